@@ -1,0 +1,1 @@
+"""Hosts as plugins, one module each."""

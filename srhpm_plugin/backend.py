@@ -1,0 +1,47 @@
+"""What an inference engine must offer to run a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from .plan import LaunchPlan
+
+
+@dataclass(frozen=True)
+class Command:
+    """A process to start: program first in ``argv``; ``env`` is added to the inherited one."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """An inference engine as a plugin. Stateless: every method returns data or a fact."""
+
+    @property
+    def name(self) -> str:
+        """The name used in plans and on the command line."""
+
+    def server(self) -> Path | None:
+        """The server program, or ``None`` when it is not built or installed."""
+
+    def missing(self) -> str:
+        """The command a user types to get the server, for messages when there is none."""
+
+    def command(self, plan: LaunchPlan) -> Command:
+        """``argv`` (without host and port) and environment for the plan.
+
+        Raises:
+            UserError: there is no server program.
+        """
+
+    def ready_url(self, base_url: str) -> str:
+        """The URL that answers 200 once the model is loaded."""
+
+    def exactness(self, model_types: tuple[str, ...], plan: LaunchPlan) -> tuple[str, ...]:
+        """What makes speculative greedy output equal to plain with this engine, in words; empty
+        when the engine cannot promise it."""

@@ -1,0 +1,1 @@
+"""Paired timings with medians and spread."""

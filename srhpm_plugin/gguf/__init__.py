@@ -1,0 +1,1 @@
+"""Reading GGUF headers from untrusted files."""

@@ -1,0 +1,67 @@
+"""The hooks that plugins implement. Built-ins use the same ones (entry point group
+``srhpm_plugin.v1``).
+
+Every hook returns data; the core executes it. Hooks marked *first result* stop at the first
+plugin that answers with something other than ``None``, third parties before built-ins, so one
+step of the planner can be replaced without touching the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .backend import Backend
+    from .machine.types import Machine
+    from .model import ModelInfo
+    from .plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
+    from .planner.outline import PlanOutline
+
+PROJECT = "srhpm_plugin"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def srhpm_backends() -> Iterable[Backend]:
+    """Inference engines that this plugin brings."""
+
+
+@hookspec
+def srhpm_model_sources() -> Iterable[Path]:
+    """Files and folders in which GGUF models may be found (searched one level of a folder tree
+    deep or more, as the plugin's host lays them out)."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_kind(
+    request: HostRequest, model: ModelInfo, machine: Machine
+) -> tuple[PlanKind, str] | None:
+    """*First result.* The plan kind and the reason for it, in words."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_draft(
+    request: HostRequest, model: ModelInfo, machine: Machine, known: Sequence[Path]
+) -> DraftChoice | None:
+    """*First result.* The drafter, chosen among ``known`` model files, MTP heads and n-grams."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_threads(request: HostRequest, machine: Machine) -> tuple[int, str] | None:
+    """*First result.* Compute threads (decode and batch alike) and the reason."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_memory(plan: PlanOutline) -> Sequence[MemoryUse] | None:
+    """*First result.* Bytes per part and device for the plan so far."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_predict(plan: LaunchPlan, machine: Machine) -> Predicted | None:
+    """*First result.* Expected speed."""

@@ -1,0 +1,1 @@
+"""Building the patched server from the pinned source."""

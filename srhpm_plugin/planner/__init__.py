@@ -1,0 +1,1 @@
+"""From request, model and machine to a launch plan."""
