@@ -55,5 +55,5 @@ def main(args: list[str] | None = None) -> Any:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # `srhpm-plugin models | head`: the reader has had enough; not an error.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         sys.exit(0)
