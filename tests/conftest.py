@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,9 @@ def smollm2() -> Path:
     if not named:
         pytest.fail("SRHPM_TEST_MODEL is not set: run the tests through `make test`")
     return Path(named)
+
+
+@pytest.fixture(scope="session")
+def fake_server() -> tuple[str, str]:
+    """Start of an argv that runs ``tests/fake_server.py``, a scripted stand-in for the server."""
+    return (sys.executable, str(Path(__file__).with_name("fake_server.py")))
