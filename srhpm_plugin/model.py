@@ -53,8 +53,9 @@ class Tokenizer:
         n_tokens: vocabulary entries, padding included.
         tokens_sha256: one hash over all token strings in order.
         merges_sha256: one hash over all merges; empty when there are none.
-        special: the special ids present (``bos``, ``eos``, ...) and the ``add_*`` flags.
-        token_spans: where each token's bytes lie in the file; lets :mod:`planner.drafter` compare
+        special: the special ids (``bos``, ``eos``, ...) and ``add_*`` flags in force, llama.cpp's
+            defaults included; an id that is missing is not set.
+        token_spans: the bytes of each token, in order; lets :mod:`planner.drafter` compare
             token by token when two vocabularies differ only in padding.
     """
 
@@ -98,6 +99,7 @@ class ModelInfo:
         n_ctx_train: 0 when the header does not say.
         n_embd, n_ff: widths; ``n_ff`` is the largest layer's.
         n_head, n_head_kv: per layer (length ``n_layer``); 0 where the layer has no attention.
+            Only ``n_head_kv`` is 0 where a layer reads an earlier layer's cache.
         key_length, value_length: elements per head.
         n_vocab: rows of the embedding.
         n_expert, n_expert_used: 0 for dense models.
@@ -107,6 +109,7 @@ class ModelInfo:
         tokenizer: ``None`` for files without a vocabulary.
         tensors: every tensor, in file order.
         metadata: scalar header values (arrays are left out), for display and plugins.
+        window_layers: the layers whose attention is limited to ``sliding_window``.
     """
 
     path: Path
@@ -133,6 +136,7 @@ class ModelInfo:
     tokenizer: Tokenizer | None
     tensors: tuple[Tensor, ...] = field(repr=False)
     metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    window_layers: tuple[int, ...] = ()
 
     @property
     def file_bytes(self) -> int:
