@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -59,7 +60,7 @@ if options.grandchild:
     options.grandchild.write_text(str(sleeper.pid))
 
 began = time.monotonic()
-requests = 0
+counter = itertools.count(1)
 lock = threading.Lock()
 
 
@@ -85,17 +86,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            self.send(200, "# HELP x\nllamacpp:tokens_predicted_total 30\n"
-                           "llamacpp:tokens_predicted_seconds_total 0.5\n"
-                           "llamacpp:spec_decode_num_draft_tokens_total 8\n"
-                           "llamacpp:spec_decode_num_accepted_tokens_total 6\n")
+            self.send(
+                200,
+                "# HELP x\nllamacpp:tokens_predicted_total 30\n"
+                "llamacpp:tokens_predicted_seconds_total 0.5\n"
+                "llamacpp:spec_decode_num_draft_tokens_total 8\n"
+                "llamacpp:spec_decode_num_accepted_tokens_total 6\n",
+            )
         elif time.monotonic() - began < options.load_seconds:
             self.send(503, {"error": {"message": "Loading model", "code": 503}})
         else:
             self.send(200, {"status": "ok"})
 
     def do_POST(self) -> None:
-        global requests
         key = os.environ.get("LLAMA_API_KEY")
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if key and self.headers.get("Authorization") != f"Bearer {key}":
@@ -108,11 +111,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send(400, {"error": {"message": "exceeds the available context size"}})
         else:
             with lock:
-                requests += 1
+                request = next(counter)
                 if options.journal:
                     with options.journal.open("a") as file:
                         file.write(json.dumps({"name": options.name, **body}) + "\n")
-                if requests == options.die_at:
+                if request == options.die_at:
                     print("0.01.000.000 E ggml_abort: everything broke", flush=True)
                     os.kill(os.getpid(), signal.SIGKILL)
             tokens = tokens_for(body["prompt"], body["n_predict"])
@@ -131,10 +134,12 @@ class Handler(BaseHTTPRequestHandler):
                 answer["timings"]["draft_n_accepted"] = options.accepted
             if body.get("n_probs"):
                 answer["completion_probabilities"] = [
-                    {"top_logprobs": [
-                        {"id": t, "token": f"<{t}>", "logprob": -0.5},
-                        {"id": t + 5000, "token": f"<{t + 5000}>", "logprob": -0.75},
-                    ]}
+                    {
+                        "top_logprobs": [
+                            {"id": t, "token": f"<{t}>", "logprob": -0.5},
+                            {"id": t + 5000, "token": f"<{t + 5000}>", "logprob": -0.75},
+                        ]
+                    }
                     for t in tokens
                 ]
             self.send(200, answer)
