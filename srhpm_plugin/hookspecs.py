@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .machine.types import Machine
     from .model import ModelInfo
     from .plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
-    from .planner.outline import PlanOutline
+    from .planner.outline import PlacementChoice, PlanOutline
 
 PROJECT = "srhpm_plugin"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -55,6 +55,12 @@ def srhpm_plan_draft(
 @hookspec(firstresult=True)
 def srhpm_plan_threads(request: HostRequest, machine: Machine) -> tuple[int, str] | None:
     """*First result.* Compute threads (decode and batch alike) and the reason."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_placement(plan: PlanOutline) -> PlacementChoice | None:
+    """*First result.* Which layers lie on the GPUs. ``plan`` has everything but the placement; its
+    context may be a trial value, as the largest one that fits is searched with this step."""
 
 
 @hookspec(firstresult=True)

@@ -57,6 +57,7 @@ class Draft:
         n_min: tokens proposed in every pass.
         n_max: upper limit, reached while the drafter is confident.
         p_min: probability at which drafting goes on beyond ``n_min``.
+        device: where the drafter's layers lie: ``CPU`` or one device of the server, e.g. ``CUDA0``.
     """
 
     type: DraftType
@@ -64,6 +65,7 @@ class Draft:
     n_min: int
     n_max: int
     p_min: float
+    device: str = "CPU"
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class LaunchPlan:
 
     ``argv`` and ``env`` come from the backend and are complete but for host and port, which the
     launcher adds. ``exact`` names what makes speculative output equal to plain, and its cost.
+    ``gpu_layers`` counts as ``-ngl`` does (the last layers and the head; 0 is CPU only) and
+    ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU).
     """
 
     kind: PlanKind
@@ -171,6 +175,7 @@ class LaunchPlan:
     ctx_checkpoints: int = 0
     relax: float = 0.0
     mmproj: Path | None = None
+    cpu_moe: int = 0
     exact: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
@@ -198,11 +203,18 @@ class LaunchPlan:
                 "n_min": self.draft.n_min,
                 "n_max": self.draft.n_max,
                 "p_min": self.draft.p_min,
+                "device": self.draft.device,
             },
             "draft_off_reason": self.draft_off_reason,
             "ctx": self.ctx,
             "parallel": self.parallel,
             "threads": self.threads,
+            "gpu_layers": self.gpu_layers,
+            "cpu_moe": self.cpu_moe,
+            "cache_type_k": self.cache_type_k,
+            "cache_type_v": self.cache_type_v,
+            "cache_ram_mib": self.cache_ram_mib,
+            "ctx_checkpoints": self.ctx_checkpoints,
             "placement": [
                 {"device": p.device, "layers": list(p.layers), "bytes": p.nbytes}
                 for p in self.placement

@@ -26,3 +26,21 @@ class PlanOutline:
     cache_type_v: str
     cache_ram_mib: int
     ctx_checkpoints: int
+    cpu_moe: int = 0
+
+
+@dataclass(frozen=True)
+class PlacementChoice:
+    """Outcome of the placement step.
+
+    Attributes:
+        gpu_layers: as ``-ngl`` counts them: the last layers, the head being the very last.
+        cpu_moe: first layers whose experts stay on the CPU although the layer is on a GPU.
+        draft_device: ``CPU`` or the device that holds the drafter.
+        reasons: in words.
+    """
+
+    gpu_layers: int
+    cpu_moe: int = 0
+    draft_device: str = "CPU"
+    reasons: tuple[str, ...] = ()

@@ -1,0 +1,86 @@
+"""Where a model's bytes are: input table, layers, experts, head."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..model import ModelInfo, Tensor
+
+# The tensors that `--cpu-moe` and `--n-cpu-moe` keep on the CPU.
+_EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch)?exps\.")
+
+
+@dataclass(frozen=True)
+class WeightMap:
+    """Bytes of the weights by place.
+
+    Attributes:
+        input: tables read by row (token embedding and the like), always on the CPU.
+        head: output matrix and norm. For tied embeddings the matrix is the token table: it costs
+            nothing more on the CPU and a copy on a GPU.
+        tied: the head is the token table.
+        layers: bytes per layer, MTP layers last, experts included.
+        experts: the experts' part of each layer.
+    """
+
+    input: int
+    head: int
+    tied: bool
+    layers: tuple[int, ...]
+    experts: tuple[int, ...]
+
+
+# The last maps made, each with the tensors it was made of (held, so that an id stays unique):
+# the search for the largest context asks for the same model a hundred times.
+_recent: dict[int, tuple[tuple[Tensor, ...], WeightMap]] = {}
+
+
+def weight_map(model: ModelInfo) -> WeightMap:
+    """The map of ``model``."""
+    key = id(model.tensors)
+    if key not in _recent:
+        if len(_recent) >= 8:
+            del _recent[next(iter(_recent))]
+        _recent[key] = (model.tensors, _make(model))
+    return _recent[key][1]
+
+
+def _make(model: ModelInfo) -> WeightMap:
+    n = model.n_layer + model.n_mtp_layers
+    layers, experts = [0] * n, [0] * n
+    table = rest = norm = output = 0
+    for t in model.tensors:
+        layer = t.layer
+        if layer is not None and layer < n:
+            layers[layer] += t.nbytes
+            if _EXPERTS.search(t.name):
+                experts[layer] += t.nbytes
+        elif t.name == "token_embd.weight":
+            table = t.nbytes
+        elif t.name == "output.weight":
+            output = t.nbytes
+        elif t.name.startswith("output"):
+            norm += t.nbytes
+        else:
+            rest += t.nbytes
+    tied = output == 0
+    return WeightMap(table + rest, (table if tied else output) + norm, tied, tuple(layers), tuple(experts))
+
+
+def trunk_bytes(model: ModelInfo) -> int:
+    """All weights a server without drafter holds: MTP layers are not loaded then."""
+    w = weight_map(model)
+    head = 0 if w.tied else w.head
+    return w.input + head + sum(w.layers[: model.n_layer])
+
+
+def bytes_per_token(model: ModelInfo) -> int:
+    """Weight bytes read to compute one token: of the experts only those used, of the token table
+    nothing but when it is the head, and no MTP layer."""
+    w = weight_map(model)
+    share = model.n_expert_used / model.n_expert if model.n_expert else 1.0
+    total = float(w.head)
+    for all_, exp in zip(w.layers[: model.n_layer], w.experts, strict=False):
+        total += all_ - exp + exp * share
+    return round(total)
