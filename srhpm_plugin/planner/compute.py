@@ -9,11 +9,10 @@ stages attention, feed-forward, experts, recurrence and logits.
 from __future__ import annotations
 
 from ..model import ModelInfo
-from .kv import CELL_STEP, cells, sliding_layers
+from .kv import CELL_STEP, UBATCH, cells
 from .units import pad
 
-UBATCH = 512  # the server's default micro-batch, which no plan changes
-BATCH = 2048  # and its default batch
+BATCH = 2048  # the server's default batch, which no plan changes
 _F32 = 4
 _F16 = 2
 _IDS = 10  # token, position and cache row numbers per token, in f32 widths
@@ -54,9 +53,9 @@ def _conv(model: ModelInfo) -> tuple[int, int]:
 
 def mask_bytes(model: ModelInfo, ctx: int, ubatch: int) -> int:
     """The attention masks: one for the whole context, one more for the windows."""
-    n = cells(model, ctx, sliding=False, ubatch=ubatch)
-    if sliding_layers(model):
-        n += cells(model, ctx, sliding=True, ubatch=ubatch)
+    n = cells(model, ctx, sliding=False)
+    if model.window_layers:
+        n += cells(model, ctx, sliding=True)
     return n * ubatch * _F16
 
 

@@ -65,7 +65,9 @@ def _make(model: ModelInfo) -> WeightMap:
         else:
             rest += t.nbytes
     tied = output == 0
-    return WeightMap(table + rest, (table if tied else output) + norm, tied, tuple(layers), tuple(experts))
+    return WeightMap(
+        table + rest, (table if tied else output) + norm, tied, tuple(layers), tuple(experts)
+    )
 
 
 def trunk_bytes(model: ModelInfo) -> int:

@@ -1,0 +1,182 @@
+"""From a request to a launch plan: the steps in order. Each is a hook; see hookspecs.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..backend import Backend
+from ..machine.probe import probe
+from ..machine.types import Machine
+from ..model import ModelInfo
+from ..plan import DraftChoice, HostRequest, LaunchPlan, PlanKind, Predicted
+from ..plugins import plugins
+from .caches import add_caches
+from .checks import check_cache_types, check_request
+from .drafter import ngram_draft
+from .headers import read_header
+from .kind import outline, wanted_ctx
+from .outline import PlanOutline
+from .place import all_layers
+from .refusal import refusal
+from .room import Settled, fits, largest_ctx, settle
+from .sources import known_models
+from .units import size
+
+
+def make_plan(
+    request: HostRequest,
+    *,
+    model: ModelInfo | None = None,
+    machine: Machine | None = None,
+    known: Sequence[Path] | None = None,
+    command: bool = True,
+) -> LaunchPlan:
+    """Plans a launch.
+
+    Args:
+        request: what was asked for.
+        model: the target's header; read from ``request.model`` when not given.
+        machine: the hardware; probed when not given.
+        known: model files among which a drafter may be chosen; searched when not given.
+        command: ask the backend for ``argv`` and ``env``; without it both are empty and no server
+            program is needed.
+
+    Raises:
+        UserError: the request is impossible, the model cannot be read, it does not fit, the named
+            drafter cannot pair, or the backend has no server program.
+    """
+    check_request(request)
+    backend = plugins().backend(request.backend)
+    model = model or read_header(request.model)
+    check_cache_types(request, model)
+    machine = machine or probe(backend.server())
+    hook = plugins().hook
+    kind, why = hook.srhpm_plan_kind(request=request, model=model, machine=machine)
+    if kind == "stock":
+        choice = DraftChoice(None, off_reason=why)
+    else:
+        choice = _draft(request, model, machine, known)
+    threads, threads_why = hook.srhpm_plan_threads(request=request, machine=machine)
+    start = replace(outline(request, model, machine, kind, choice), threads=threads)
+    settled, fit_why = _fit(start)
+    settled, cache_why = add_caches(settled)
+    if kind in ("all-gpu", "moe") and settled.plan.gpu_layers < all_layers(model):
+        kind, why = "srhpm", f"{why}; not so with the drafter, which pushes layers into RAM"
+    reasons = (
+        f"{kind}: {why}",
+        *settled.plan.choice.reasons,
+        *settled.reasons,
+        threads_why,
+        *_ctx_reasons(request, model),
+        *fit_why,
+        *cache_why,
+        *machine.notes,
+    )
+    return _finish(_plan(request, settled, kind, reasons), machine, backend, command)
+
+
+def _draft(
+    request: HostRequest, model: ModelInfo, machine: Machine, known: Sequence[Path] | None
+) -> DraftChoice:
+    if known is None:
+        known = known_models(near=request.model) if request.draft == "auto" else ()
+    choice: DraftChoice = plugins().hook.srhpm_plan_draft(
+        request=request, model=model, machine=machine, known=known
+    )
+    return choice
+
+
+def _fit(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
+    """Places the plan; gives up a drafter nobody asked for, then context nobody asked for, where
+    that makes it good."""
+    settled = settle(start)
+    if _good(settled):
+        return settled, ()
+    request, draft = start.request, start.choice.draft
+    if request.draft == "auto" and draft is not None and draft.type != "ngram":
+        why = (*start.choice.reasons[:-1], _dropped(settled))
+        bare = replace(start.choice, draft=ngram_draft(), model=None, reasons=why)
+        without = settle(replace(start, choice=bare))
+        if _good(without):
+            return without, ()
+        if settled.short:
+            settled, start = without, replace(start, choice=bare)
+    if request.ctx is None:
+        best = largest_ctx(start, start.ctx, _good) or largest_ctx(start, start.ctx)
+        if best is not None and best < start.ctx:
+            why = (f"context cut from {start.ctx} to {best} tokens: no more fits",)
+            return settle(replace(start, ctx=best)), why
+    if settled.short:
+        raise refusal(settled)
+    return settled, ()
+
+
+def _good(settled: Settled) -> bool:
+    """The plan fits, and a model that fits a GPU whole is not pushed off it."""
+    plan = settled.plan
+    pushed = plan.kind == "all-gpu" and plan.gpu_layers < all_layers(plan.model)
+    return fits(settled) and not pushed
+
+
+def _dropped(settled: Settled) -> str:
+    took = sum(use.draft + use.rollback for use in settled.memory)
+    draft = settled.plan.choice.draft
+    name = "the MTP head" if draft and draft.type == "draft-mtp" else "a drafter"
+    effect = "does not fit" if settled.short else "would push layers of the model off the GPU"
+    return f"{name} with its {size(took)} {effect}: n-grams draft instead"
+
+
+def _ctx_reasons(request: HostRequest, model: ModelInfo) -> tuple[str, ...]:
+    ctx = wanted_ctx(request, model)
+    if request.ctx is None:
+        return (f"context of {ctx} tokens by default (--ctx N for another)",)
+    if ctx < request.ctx:
+        return (
+            f"context of {ctx} instead of the {request.ctx} tokens asked for: the model was "
+            "trained for no more, and the server gives a slot no more",
+        )
+    return ()
+
+
+def _plan(
+    request: HostRequest, settled: Settled, kind: PlanKind, reasons: tuple[str, ...]
+) -> LaunchPlan:
+    plan = settled.plan
+    return LaunchPlan(
+        kind=kind,
+        backend=request.backend,
+        model=plan.model,
+        draft=plan.choice.draft,
+        draft_off_reason=plan.choice.off_reason,
+        ctx=plan.ctx,
+        parallel=request.parallel,
+        threads=plan.threads,
+        gpu_layers=plan.gpu_layers,
+        placement=plan.placement,
+        memory=settled.memory,
+        predicted=Predicted(),
+        cache_type_k=plan.cache_type_k,
+        cache_type_v=plan.cache_type_v,
+        cache_ram_mib=plan.cache_ram_mib,
+        ctx_checkpoints=plan.ctx_checkpoints,
+        relax=request.relax,
+        mmproj=request.mmproj,
+        cpu_moe=plan.cpu_moe,
+        reasons=reasons,
+    )
+
+
+def _finish(plan: LaunchPlan, machine: Machine, backend: Backend, command: bool) -> LaunchPlan:
+    """What needs a plan to be known: exactness, the prediction, the command."""
+    plan = replace(plan, exact=backend.exactness(tuple(plan.model.quant_mix), plan))
+    predicted = plugins().hook.srhpm_plan_predict(plan=plan, machine=machine)
+    reasons = plan.reasons
+    if predicted is None or predicted.tok_s is None:
+        reasons += ("its speed has not been measured on this machine",)
+    plan = replace(plan, predicted=predicted or Predicted(), reasons=reasons)
+    if command:
+        start = backend.command(plan)
+        plan = replace(plan, argv=start.argv, env=start.env)
+    return plan

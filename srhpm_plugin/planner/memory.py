@@ -1,0 +1,206 @@
+"""Bytes per part and device for a plan in the making: the built-in memory step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..machine.types import Gpu
+from ..model import ModelInfo
+from ..plan import DraftChoice, MemoryUse, Placement
+from .compute import BATCH, compute_bytes, input_bytes, output_bytes
+from .kv import kv_bytes, state_bytes
+from .outline import PlanOutline
+from .units import MIB
+from .weights import weight_map
+
+CPU = "CPU"
+
+# Working space of the image encoder beside its weights. It depends on the image's size, which no
+# header states; encoders of 0.4 to 0.9 GB took about a quarter of their size.
+_PROJECTOR_SHARE = 4
+_PROJECTOR_LEAST = 128 * MIB
+
+
+@dataclass
+class _Device:
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+    draft: int = 0
+    rollback: int = 0
+    projector: int = 0
+    cache: int = 0
+    layers: list[int] = field(default_factory=list)
+    head: bool = False
+
+
+def layer_devices(model: ModelInfo, gpus: tuple[Gpu, ...], gpu_layers: int) -> list[str]:
+    """The device of every layer (MTP layers included) and, last, of the head.
+
+    llama.cpp's rule: the last ``gpu_layers`` go to the GPUs, split by their free memory.
+    """
+    n = model.n_layer + model.n_mtp_layers + 1
+    on_gpu = min(gpu_layers, n) if gpus else 0
+    devices = [CPU] * (n - on_gpu)
+    free = sum(g.free for g in gpus) or 1
+    ends, so_far = [], 0
+    for gpu in gpus:
+        so_far += gpu.free
+        ends.append(so_far / free)
+    for i in range(on_gpu):
+        at = next((k for k, end in enumerate(ends) if i / on_gpu < end), len(gpus) - 1)
+        devices.append(gpus[at].name)
+    return devices
+
+
+def outputs_per_pass(choice: DraftChoice, parallel: int) -> int:
+    """Rows of logits one pass may need: the verified tokens of every slot."""
+    return parallel * (1 + (choice.draft.n_max if choice.draft else 0))
+
+
+def state_planes(model: ModelInfo, choice: DraftChoice) -> int:
+    """Copies of the recurrent state kept for rollback, per slot, beside the live one.
+
+    MTP heads use one plane per drafted token. Other drafters on a recurrent model use one copy
+    taken before each verification.
+    """
+    if model.recurrent is None or choice.draft is None:
+        return 0
+    return choice.draft.n_max if choice.draft.type == "draft-mtp" else 1
+
+
+def memory(plan: PlanOutline) -> tuple[MemoryUse, ...]:
+    """One entry per device, the CPU first; GPUs that hold nothing are listed too."""
+    machine, model, request = plan.machine, plan.model, plan.request
+    at = layer_devices(model, machine.gpus, plan.gpu_layers)
+    rows = {name: _Device() for name in (CPU, *(g.name for g in machine.gpus))}
+    _target(plan, at, rows)
+    _drafter(plan, at, rows)
+    if request.mmproj is not None:
+        size = request.mmproj.stat().st_size
+        gpus = machine.gpus if plan.gpu_layers else ()
+        host = gpus[0].name if gpus else CPU
+        rows[host].projector = size + max(size // _PROJECTOR_SHARE, _PROJECTOR_LEAST)
+    rows[CPU].cache = plan.cache_ram_mib * MIB + checkpoint_bytes(plan) * plan.ctx_checkpoints
+    free = {g.name: g.free for g in machine.gpus} | {CPU: machine.memory.free}
+    return tuple(
+        MemoryUse(
+            device=name,
+            weights=r.weights,
+            kv=r.kv,
+            compute=r.compute,
+            draft=r.draft,
+            rollback=r.rollback,
+            projector=r.projector,
+            cache=r.cache,
+            free=free[name],
+        )
+        for name, r in rows.items()
+    )
+
+
+def _kv(plan: PlanOutline, layer: int) -> int:
+    types = plan.cache_type_k, plan.cache_type_v
+    return kv_bytes(plan.model, layer, plan.ctx, plan.request.parallel, types)
+
+
+def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
+    model, parallel = plan.model, plan.request.parallel
+    w = weight_map(model)
+    rows[CPU].weights += w.input
+    for i in range(model.n_layer):
+        experts = w.experts[i] if i < plan.cpu_moe else 0
+        rows[at[i]].weights += w.layers[i] - experts
+        rows[CPU].weights += experts
+        state = state_bytes(model, i) * parallel
+        rows[at[i]].kv += _kv(plan, i) + state
+        planes = state_planes(model, plan.choice)
+        mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
+        # The planes of MTP lie beside the state, the copy of the other drafters in RAM.
+        rows[at[i] if mtp else CPU].rollback += planes * state
+        rows[at[i]].layers.append(i)
+    rows[at[-1]].head = True
+    if at[-1] != CPU or not w.tied:
+        rows[at[-1]].weights += w.head
+    outputs = outputs_per_pass(plan.choice, parallel)
+    for row in rows.values():
+        if row.layers or row.head:
+            row.compute += compute_bytes(model, plan.ctx, parallel, outputs, head=row.head)
+    if not rows[CPU].layers:
+        rows[CPU].compute += input_bytes(model, plan.ctx, parallel)
+    rows[CPU].compute += output_bytes(model, outputs)
+
+
+def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
+    draft, parallel = plan.choice.draft, plan.request.parallel
+    if draft is None:
+        return
+    if draft.type == "draft-mtp":
+        w = weight_map(plan.model)
+        for i in range(plan.model.n_layer, len(w.layers)):
+            rows[at[i]].draft += w.layers[i] + _kv(plan, i)
+        last = at[plan.model.n_layer] if plan.model.n_mtp_layers else at[-1]
+        rows[last].draft += compute_bytes(plan.model, plan.ctx, parallel, parallel)
+        # The target's hidden states, handed over for a whole batch.
+        rows[CPU].draft += BATCH * plan.model.n_embd * 4
+    elif plan.choice.model is not None:
+        drafter = plan.choice.model
+        w = weight_map(drafter)
+        head = w.head if draft.device != CPU or not w.tied else 0
+        rows[draft.device].draft += head + drafter_bytes(drafter, plan.ctx, parallel)
+        rows[CPU].draft += w.input + output_bytes(drafter, parallel)
+
+
+def drafter_bytes(drafter: ModelInfo, ctx: int, parallel: int) -> int:
+    """Layers, KV, states and compute buffer of a drafter. Its context is as long as the target's,
+    its KV f16, and a recurrent one keeps a second copy of its state."""
+    total = sum(weight_map(drafter).layers[: drafter.n_layer])
+    for i in range(drafter.n_layer):
+        total += kv_bytes(drafter, i, ctx, parallel, ("f16", "f16"))
+        total += state_bytes(drafter, i) * parallel * 2
+    return total + compute_bytes(drafter, ctx, parallel, parallel)
+
+
+def checkpoint_bytes(plan: PlanOutline) -> int:
+    """One context checkpoint of every slot: what cannot be rolled back by position, i.e. the
+    recurrent states and the windows' KV. 0 for models that need none."""
+    one = sum(state_bytes(plan.model, i) for i in range(plan.model.n_layer))
+    one *= plan.request.parallel
+    return one + sum(_kv(plan, i) for i in plan.model.window_layers)
+
+
+def placements(
+    model: ModelInfo, gpus: tuple[Gpu, ...], gpu_layers: int, cpu_moe: int
+) -> tuple[Placement, ...]:
+    """Which layers lie where, in words a user reads, with their weight bytes."""
+    at = layer_devices(model, gpus, gpu_layers)
+    w = weight_map(model)
+    found: list[Placement] = []
+    for device in dict.fromkeys((CPU, *at)):
+        mine = [i for i in range(model.n_layer) if at[i] == device]
+        names, nbytes = ranges(mine), sum(w.layers[i] for i in mine)
+        away = sum(w.experts[i] for i in mine if i < cpu_moe) if device != CPU else 0
+        if device == CPU:
+            names = ("embd", *names)
+            nbytes += w.input
+            outside = [i for i in range(min(cpu_moe, model.n_layer)) if at[i] != CPU]
+            if outside:
+                names += tuple(f"experts {r}" for r in ranges(outside))
+                nbytes += sum(w.experts[i] for i in outside)
+        if at[-1] == device:
+            names += ("output",)
+            nbytes += 0 if w.tied and device == CPU else w.head
+        found.append(Placement(device, names, nbytes - away))
+    return tuple(found)
+
+
+def ranges(numbers: list[int]) -> tuple[str, ...]:
+    """``[0, 1, 2, 5]`` as ``("0-2", "5")``."""
+    out: list[str] = []
+    for n in numbers:
+        first, _, last = out[-1].partition("-") if out else ("", "", "")
+        if out and n == int(last or first) + 1:
+            out[-1] = f"{first}-{n}"
+        else:
+            out.append(str(n))
+    return tuple(out)

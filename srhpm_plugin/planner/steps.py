@@ -1,0 +1,56 @@
+"""The planner's built-in steps, as a plugin like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..hookspecs import hookimpl
+from ..machine.types import Machine
+from ..model import ModelInfo
+from ..plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
+from .drafter import choose_draft
+from .kind import choose_kind
+from .memory import memory
+from .outline import PlacementChoice, PlanOutline
+from .place import place
+from .threads import choose_threads
+
+
+@hookimpl
+def srhpm_plan_kind(
+    request: HostRequest, model: ModelInfo, machine: Machine
+) -> tuple[PlanKind, str]:
+    """See :mod:`.kind`."""
+    return choose_kind(request, model, machine)
+
+
+@hookimpl
+def srhpm_plan_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> DraftChoice:
+    """See :mod:`.drafter`."""
+    return choose_draft(request, model, known)
+
+
+@hookimpl
+def srhpm_plan_threads(request: HostRequest, machine: Machine) -> tuple[int, str]:
+    """See :mod:`.threads`."""
+    return choose_threads(request, machine)
+
+
+@hookimpl
+def srhpm_plan_placement(plan: PlanOutline) -> PlacementChoice:
+    """See :mod:`.place`."""
+    return place(plan)
+
+
+@hookimpl
+def srhpm_plan_memory(plan: PlanOutline) -> Sequence[MemoryUse]:
+    """See :mod:`.memory`."""
+    return memory(plan)
+
+
+@hookimpl
+def srhpm_plan_predict(plan: LaunchPlan) -> Predicted:
+    """Nothing: a speed is said only where it was measured, and this step measures nothing."""
+    del plan
+    return Predicted()
