@@ -34,7 +34,7 @@ docs: $(STAMP)
 # The built server as a platform wheel: dist/srhpm_native-*.whl
 wheel: $(STAMP)
 	$(BIN)/srhpm-plugin native build --portable
-	$(BIN)/python native/wheel/make_wheel.py
+	$(BIN)/srhpm-plugin native wheel
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -11,10 +11,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..errors import UserError
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
+from ..native.locate import local_build
 from ..native.recipe import Recipe
+from ..native.wheel import make_wheel
 
 
 @click.group("native")
@@ -109,6 +112,24 @@ class _BuildProgress:
             spent = time.monotonic() - self.started
             left = spent / done * (total - done) if done else 0
             self.say(f"compiling {done}/{total}, about {left / 60:.0f} min left")
+
+
+@command.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder for the wheel.",
+)
+def wheel(out: Path) -> None:
+    """Packs the server built last into a platform wheel, srhpm-native."""
+    folder = local_build()
+    if folder is None:
+        raise UserError(
+            "there is nothing to pack", "no server was built here", "run srhpm-plugin native build"
+        )
+    click.echo(f"wheel: {make_wheel(folder, out)}")
 
 
 @command.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -90,21 +91,29 @@ def build(
         return installed
 
 
+_FREE_SPACE = "free some space, then run it again"
+_OTHER_FOLDER = "make the folder writable, or move our state with SRHPM_HOME=DIR"
+_REMEDIES = {
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EACCES: _OTHER_FOLDER,
+    errno.EPERM: _OTHER_FOLDER,
+    errno.EROFS: _OTHER_FOLDER,
+    errno.ENOTDIR: _OTHER_FOLDER,
+    errno.EEXIST: _OTHER_FOLDER,
+}
+
+
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        if isinstance(error, filelock.Timeout):
-            raise
-        full = error.errno == 28
         raise UserError(
             "cannot build the server",
             f"{error.strerror or error}: {error.filename or folder}",
-            "free some space, then run it again"
-            if full
-            else "make the folder writable, or move our state with SRHPM_HOME=DIR",
+            _REMEDIES.get(error.errno or 0, "mend that, then run it again"),
         ) from None
 
 

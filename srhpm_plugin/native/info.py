@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
 from ..errors import UserError
 from .locate import build_info, find_build, find_program
+
+_FEATURE = re.compile(r"([A-Z][A-Z0-9_]+) = (\d+)")
 
 
 def describe() -> dict[str, object]:
@@ -70,6 +74,15 @@ def _ask(server: Path) -> tuple[list[str], list[str]]:
 
 
 def _isa(server: Path) -> list[str]:
-    # Only a start with a model prints the processor features (`system_info:`); asking for a model
-    # that is none makes it print them and stop before it touches anything.
-    return []
+    """Instruction sets the CPU backend was compiled for and found usable."""
+    # The server prints them (`system_info: ... | CPU : AVX2 = 1 | ...`) before it looks for the
+    # model, so a model that cannot exist makes it say so and leave.
+    argv = [str(server), "--offline", "--no-webui", "--verbosity", "4", "-m", os.devnull + ".none"]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    line = next((x for x in (done.stderr + done.stdout).splitlines() if "system_info:" in x), "")
+    return sorted({name.lower() for name, on in _FEATURE.findall(line) if on == "1"})

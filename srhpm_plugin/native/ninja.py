@@ -36,7 +36,8 @@ def run(
         UserError: the command failed; names the first error and the log.
     """
     first_error = cause = None
-    with log.open("a", encoding="utf-8", errors="replace") as file:
+    # line-buffered, for people who follow the log
+    with log.open("a", buffering=1, encoding="utf-8", errors="replace") as file:
         file.write(f"$ {' '.join(argv)}\n")
         file.flush()
         process = subprocess.Popen(
