@@ -17,6 +17,7 @@ from .checks import check_cache_types, check_request
 from .drafter import ngram_draft
 from .headers import read_header
 from .kind import outline, wanted_ctx
+from .names import find_model
 from .outline import PlanOutline
 from .place import all_layers
 from .refusal import refusal
@@ -36,7 +37,7 @@ def make_plan(
     """Plans a launch.
 
     Args:
-        request: what was asked for.
+        request: what was asked for; ``request.model`` may be a known model's name.
         model: the target's header; read from ``request.model`` when not given.
         machine: the hardware; probed when not given.
         known: model files among which a drafter may be chosen; searched when not given.
@@ -49,7 +50,9 @@ def make_plan(
     """
     check_request(request)
     backend = plugins().backend(request.backend)
-    model = model or read_header(request.model)
+    if model is None:
+        request = replace(request, model=find_model(request.model.as_posix()))
+        model = read_header(request.model)
     check_cache_types(request, model)
     machine = machine or probe(backend.server())
     hook = plugins().hook

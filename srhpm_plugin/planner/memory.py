@@ -120,8 +120,7 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
         rows[at[i] if mtp else CPU].rollback += planes * state
         rows[at[i]].layers.append(i)
     rows[at[-1]].head = True
-    if at[-1] != CPU or not w.tied:
-        rows[at[-1]].weights += w.head
+    rows[at[-1]].weights += w.head + (w.tied if at[-1] != CPU else 0)
     outputs = outputs_per_pass(plan.choice, parallel)
     for row in rows.values():
         if row.layers or row.head:
@@ -146,7 +145,7 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
     elif plan.choice.model is not None:
         drafter = plan.choice.model
         w = weight_map(drafter)
-        head = w.head if draft.device != CPU or not w.tied else 0
+        head = w.head + (w.tied if draft.device != CPU else 0)
         rows[draft.device].draft += head + drafter_bytes(drafter, plan.ctx, parallel)
         rows[CPU].draft += w.input + output_bytes(drafter, parallel)
 
@@ -189,7 +188,7 @@ def placements(
                 nbytes += sum(w.experts[i] for i in outside)
         if at[-1] == device:
             names += ("output",)
-            nbytes += 0 if w.tied and device == CPU else w.head
+            nbytes += w.head + (w.tied if device != CPU else 0)
         found.append(Placement(device, names, nbytes - away))
     return tuple(found)
 

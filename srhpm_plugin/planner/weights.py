@@ -17,16 +17,16 @@ class WeightMap:
 
     Attributes:
         input: tables read by row (token embedding and the like), always on the CPU.
-        head: output matrix and norm. For tied embeddings the matrix is the token table: it costs
-            nothing more on the CPU and a copy on a GPU.
-        tied: the head is the token table.
+        head: output norm, and the output matrix where it is a tensor of its own.
+        tied: bytes of the token table where that is the output matrix: nothing more on the CPU,
+            a copy on a GPU. 0 otherwise.
         layers: bytes per layer, MTP layers last, experts included.
         experts: the experts' part of each layer.
     """
 
     input: int
     head: int
-    tied: bool
+    tied: int
     layers: tuple[int, ...]
     experts: tuple[int, ...]
 
@@ -64,17 +64,14 @@ def _make(model: ModelInfo) -> WeightMap:
             norm += t.nbytes
         else:
             rest += t.nbytes
-    tied = output == 0
-    return WeightMap(
-        table + rest, (table if tied else output) + norm, tied, tuple(layers), tuple(experts)
-    )
+    tied = 0 if output else table
+    return WeightMap(table + rest, norm + output, tied, tuple(layers), tuple(experts))
 
 
 def trunk_bytes(model: ModelInfo) -> int:
     """All weights a server without drafter holds: MTP layers are not loaded then."""
     w = weight_map(model)
-    head = 0 if w.tied else w.head
-    return w.input + head + sum(w.layers[: model.n_layer])
+    return w.input + w.head + sum(w.layers[: model.n_layer])
 
 
 def bytes_per_token(model: ModelInfo) -> int:
@@ -82,7 +79,7 @@ def bytes_per_token(model: ModelInfo) -> int:
     nothing but when it is the head, and no MTP layer."""
     w = weight_map(model)
     share = model.n_expert_used / model.n_expert if model.n_expert else 1.0
-    total = float(w.head)
+    total = float(w.head + w.tied)
     for all_, exp in zip(w.layers[: model.n_layer], w.experts, strict=False):
         total += all_ - exp + exp * share
     return round(total)
