@@ -1,0 +1,5 @@
+"""``python -m srhpm_plugin`` is ``srhpm-plugin``."""
+
+from .cli import main
+
+main()
