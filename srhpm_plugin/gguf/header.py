@@ -23,6 +23,8 @@ MAX_ARRAY_STRINGS: Final = 2**20
 """Most strings in one array; the largest vocabularies have about 260 000 tokens and twice as many
 merges."""
 MAX_TOTAL_STRINGS: Final = 2**21
+MAX_TEXT: Final = 16 * 1024 * 1024
+"""Bytes of strings kept in all; chat templates have tens of kilobytes."""
 MAX_INLINE: Final = 1024
 """Longest number array whose items are kept; per-layer values have at most 512."""
 
@@ -148,6 +150,7 @@ class _Fields:
         self._cur = cur
         self._keep = keep
         self._strings_left = MAX_TOTAL_STRINGS
+        self._text_left = MAX_TEXT
 
     def read(self, count: int) -> tuple[dict[str, Value], int]:
         """``count`` fields, and the alignment they state."""
@@ -196,9 +199,10 @@ class _Fields:
     def _string(self) -> str | LongString:
         cur = self._cur
         length = int(cur.unpack(_U64))
-        if length > MAX_STRING:
+        if length > min(MAX_STRING, self._text_left):
             cur.skip(length)
             return LongString(length)
+        self._text_left -= length
         return cur.take(length).decode("utf-8", "replace")
 
     def _array(self, key: str) -> Value:

@@ -49,7 +49,7 @@ def split_gguf(source: Path, folder: Path, count: int) -> Path:
         for i, path in enumerate(paths):
             share = header.tensors[i * total // count : (i + 1) * total // count]
             with path.open("wb") as out:
-                _write_part(out, src, header, i, count, share)
+                _write_part(out, src, header, share, index=i, count=count)
     return paths[0]
 
 
@@ -57,9 +57,10 @@ def _write_part(
     out: io.BufferedWriter,
     src: io.BufferedReader,
     header: Header,
+    tensors: Sequence[Tensor],
+    *,
     index: int,
     count: int,
-    tensors: Sequence[Tensor],
 ) -> None:
     first = index == 0
     alignment = header.alignment if first else _DEFAULT_ALIGNMENT

@@ -39,8 +39,11 @@ class NumberArray:
 
 @dataclass(frozen=True)
 class LongString:
-    """A string too long to be worth keeping (an embedded tokenizer.json); ``nbytes`` says how
-    long it is."""
+    """A string too long to be worth keeping (an embedded tokenizer.json).
+
+    Attributes:
+        nbytes: its length in the file.
+    """
 
     nbytes: int
 
