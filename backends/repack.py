@@ -1,0 +1,27 @@
+"""Which weight types ggml-cpu repacks into a layout whose sums depend on the batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# x86: the product of four and more tokens is another kernel than that of one, with another order
+# of adding (measured bit by bit; Q4_0, IQ4_NL and MXFP4 are repacked too and add alike).
+_X86 = frozenset(("Q2_K", "Q4_K"))
+# AMX: tiles from two tokens on, vectors for one.
+_AMX = frozenset(("F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"))
+# ARM and RISC-V: every type that is repacked there; none of them was measured.
+_OTHER = frozenset(("Q1_0", "Q2_K", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"))
+
+
+def varying_types(types: Iterable[str], machine: str, isa: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of ``types`` (upper-case ggml names) that must stay in the file's layout, sorted.
+
+    Args:
+        types: the weight types of the model.
+        machine: as ``platform.machine()`` gives it.
+        isa: as ``srhpm_plugin.machine.isa`` names instruction sets.
+    """
+    present = {name.upper() for name in types}
+    if machine.lower() not in ("x86_64", "amd64", "i686", "x86"):
+        return tuple(sorted(present & _OTHER))
+    return tuple(sorted(present & (_X86 | _AMX if "amx_int8" in isa else _X86)))

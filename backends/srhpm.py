@@ -1,0 +1,121 @@
+"""The patched llama-server: adaptive drafting and exact speculation."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from srhpm_plugin.backend import Backend, Command
+from srhpm_plugin.errors import UserError
+from srhpm_plugin.hookspecs import hookimpl
+from srhpm_plugin.machine.isa import host_isa
+from srhpm_plugin.native.locate import find_server
+from srhpm_plugin.plan import LaunchPlan
+
+from .arguments import has_gpu, server_argv, uses_gpu
+from .repack import varying_types
+
+NAME = "srhpm"
+BUILD = "srhpm-plugin native build"
+
+# Plain decoding uses the same setting as speculation up to this many tokens per pass, so that
+# short prompts, too, take the same code paths in both.
+_LEAST_COLUMNS = 8
+
+
+class SrhpmBackend:
+    """See :class:`srhpm_plugin.backend.Backend`."""
+
+    @property
+    def name(self) -> str:
+        """``srhpm``."""
+        return NAME
+
+    def server(self) -> Path | None:
+        """The built server, or the one ``SRHPM_SERVER`` names.
+
+        Raises:
+            UserError: ``SRHPM_SERVER`` names no file.
+        """
+        return find_server()
+
+    def missing(self) -> str:
+        """The command that builds the server."""
+        return BUILD
+
+    def command(self, plan: LaunchPlan) -> Command:
+        """``argv`` (without host and port) and environment for the plan.
+
+        Raises:
+            UserError: the server is not built.
+        """
+        program = self.server()
+        if program is None:
+            raise UserError("no server program", "it is not built yet", f"type: {BUILD}")
+        argv = server_argv(plan, program)
+        if varying_types(plan.model.quant_mix, platform.machine(), host_isa()):
+            argv += ["--no-repack"]
+        if not uses_gpu(plan) and has_gpu(plan):
+            # Even without a layer on it, a GPU is handed norms and rotations of passes over
+            # several tokens, and rounds them otherwise than the CPU does for one token.
+            argv += ["--device", "none"]
+        return Command(tuple(argv), _environment(plan))
+
+    def ready_url(self, base_url: str) -> str:
+        """llama-server answers 503 there while it loads."""
+        return base_url.rstrip("/") + "/health"
+
+    def exactness(self, model_types: tuple[str, ...], plan: LaunchPlan) -> tuple[str, ...]:
+        """The choices that make speculative greedy output equal to plain, each with its cost.
+
+        Empty with ``relax`` (other tokens are accepted on purpose) and with layers on a GPU,
+        whose kernels differ between one token and several.
+        """
+        if plan.relax > 0 or uses_gpu(plan):
+            return ()
+        columns = exact_columns(plan)
+        choices = [
+            f"passes of up to {columns} tokens use the code that gives each token the result it "
+            "has alone: wide passes and attention to long contexts are slower than upstream's"
+        ]
+        kept = varying_types(model_types, platform.machine(), host_isa())
+        if kept:
+            choices.append(
+                f"{_listed(kept)} weights are not repacked, as the repacked kernels add up "
+                "differently for several tokens: passes of four and more tokens are slower"
+            )
+        if has_gpu(plan):
+            choices.append("the GPU is left out: prompts are read at the speed of the CPU")
+        return tuple(choices)
+
+
+def exact_columns(plan: LaunchPlan) -> int:
+    """Tokens in the widest pass whose results must not depend on its width: one verify pass of
+    every slot."""
+    drafted = plan.draft.n_max if plan.draft is not None else 0
+    return plan.parallel * max(_LEAST_COLUMNS, 1 + drafted)
+
+
+def _environment(plan: LaunchPlan) -> dict[str, str]:
+    env = {"SRHPM_EXACT": str(exact_columns(plan))}
+    n_min = 0
+    if plan.draft is not None and plan.draft.type != "ngram":
+        n_min = min(plan.draft.n_min, plan.draft.n_max)
+    options = {"SRHPM_DRAFT_N_MIN": n_min, "SRHPM_RELAX": plan.relax}
+    for name, value in options.items():
+        # 0 is the server's default; it is said only against an inherited value.
+        if value or name in os.environ:
+            env[name] = f"{value:g}"
+    return env
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+
+
+@hookimpl
+def srhpm_backends() -> Iterable[Backend]:
+    """The patched server."""
+    return (SrhpmBackend(),)
