@@ -82,15 +82,18 @@ def load(entry_points: metadata.EntryPoints | None = None) -> Plugins:
     if entry_points is None:
         entry_points = metadata.entry_points(group=GROUP)
     for entry in entry_points:
-        if entry.value in BUILTINS:
+        # Registered by what it loads: two packages may choose the same entry point name, and one
+        # package may be found twice on the path.
+        key = entry.value
+        if key in BUILTINS or manager.has_plugin(key):
             continue
         # Whatever a stranger's import raises must not take us down, SystemExit included.
         try:
-            manager.register(entry.load(), name=entry.name)
+            manager.register(entry.load(), name=key)
             manager.check_pending()
         except (Exception, SystemExit) as error:
-            if manager.has_plugin(entry.name):
-                manager.unregister(name=entry.name)
+            if manager.has_plugin(key):
+                manager.unregister(name=key)
             broken.append(BrokenPlugin(entry.name, f"{type(error).__name__}: {error}"))
     return Plugins(manager, tuple(broken))
 
