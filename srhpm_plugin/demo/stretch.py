@@ -95,7 +95,7 @@ def check(old: Dims, new: Dims) -> None:
         if getattr(new, name) % 32:
             raise UserError(
                 what,
-                f"{name} {getattr(new, name)} is no multiple of 32, the smallest quantization block",
+                f"{name} {getattr(new, name)} is no multiple of 32, a quantization block",
                 "ask for a multiple of 256, so that every quantization can hold it",
             )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UserError
+from ..gguf import read_model
 from . import stretch
+from .files import whole
 from .stretch import Dims, Filler
 
 Progress = Callable[[int, int], None]
@@ -48,40 +49,31 @@ def widen(
     Raises:
         UserError: not such a model, sizes that do not fit, or the file cannot be written.
     """
-    reader = _open(src)
+    reader = open_model(src)
     old = dims(reader, src)
     new = Dims(width, ffn, heads, kv_heads, old.head)
     stretch.check(old, new)
     shapes = {t.name: _shape(t, old, new, src) for t in reader.tensors}
-    part = dst.with_name(f"{dst.name}.part-{os.getpid()}")
-    out = gguf.GGUFWriter(part, _ARCH)
-    try:
-        _metadata(reader, out, old, new)
-        for name, shape in shapes.items():
-            kind = np.dtype(np.float32 if len(shape) == 1 else np.float16)
-            out.add_tensor_info(name, shape, kind, int(np.prod(shape)) * kind.itemsize)
-        out.write_header_to_file()
-        out.write_kv_data_to_file()
-        out.write_ti_data_to_file()
-        total = sum(int(np.prod(s)) * (4 if len(s) == 1 else 2) for s in shapes.values())
-        filler, done = Filler(seed), 0
-        for tensor in reader.tensors:
-            data = _tensor(tensor, shapes[tensor.name], old, new, filler)
-            out.write_tensor_data(data)
-            done += data.nbytes
-            if on_progress:
-                on_progress(done, total)
-        out.close()
-        part.replace(dst)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {dst}",
-            error.strerror or str(error),
-            "free some space or set SRHPM_HOME to a folder on another disk",
-        ) from error
-    finally:
-        out.close()
-        part.unlink(missing_ok=True)
+    with whole(dst) as part:
+        out = gguf.GGUFWriter(part, _ARCH)
+        try:
+            _metadata(reader, out, old, new)
+            for name, shape in shapes.items():
+                kind = np.dtype(np.float32 if len(shape) == 1 else np.float16)
+                out.add_tensor_info(name, shape, kind, int(np.prod(shape)) * kind.itemsize)
+            out.write_header_to_file()
+            out.write_kv_data_to_file()
+            out.write_ti_data_to_file()
+            total = sum(int(np.prod(s)) * (4 if len(s) == 1 else 2) for s in shapes.values())
+            filler, done = Filler(seed), 0
+            for tensor in reader.tensors:
+                data = _tensor(tensor, shapes[tensor.name], old, new, filler)
+                out.write_tensor_data(data)
+                done += data.nbytes
+                if on_progress:
+                    on_progress(done, total)
+        finally:
+            out.close()
 
 
 def dims(reader: gguf.GGUFReader, src: Path) -> Dims:
@@ -105,17 +97,28 @@ def dims(reader: gguf.GGUFReader, src: Path) -> Dims:
     return Dims(width, _integer(reader, "feed_forward_length", src), heads, kv_heads, head)
 
 
-def _open(src: Path) -> gguf.GGUFReader:
-    try:
-        return gguf.GGUFReader(src)
-    except FileNotFoundError as error:
-        raise UserError(f"cannot read {src}", "no such file", "check the path") from error
-    except (OSError, ValueError, KeyError, IndexError, OverflowError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read {src}",
-            f"not a complete GGUF file ({type(error).__name__}: {error})",
-            "fetch it again",
-        ) from error
+def counts(reader: gguf.GGUFReader, src: Path) -> tuple[int, int]:
+    """Layers and vocabulary entries.
+
+    Raises:
+        UserError: the header does not say, or there is no embedding.
+    """
+    for tensor in reader.tensors:
+        if tensor.name == "token_embd.weight":
+            return _integer(reader, "block_count", src), int(tensor.shape[-1])
+    raise _foreign(src, "it has no token embedding")
+
+
+def open_model(src: Path) -> gguf.GGUFReader:
+    """The file, checked and mapped.
+
+    Raises:
+        UserError: missing, damaged or split.
+    """
+    # Our own reader first: it checks every number of the header before it is used.
+    if len(read_model(src).parts) > 1:
+        raise _foreign(src, "it is split into several files")
+    return gguf.GGUFReader(src)
 
 
 def _foreign(src: Path, why: str) -> UserError:
@@ -201,7 +204,7 @@ def _tensor(
 
 
 def _metadata(reader: gguf.GGUFReader, out: gguf.GGUFWriter, old: Dims, new: Dims) -> None:
-    """Copies every header value, the tokenizer and chat template included, and puts in new sizes."""
+    """Copies the header, tokenizer and chat template included, and puts in the new sizes."""
     integer, real, text = (
         gguf.GGUFValueType.UINT32,
         gguf.GGUFValueType.FLOAT32,
