@@ -43,12 +43,23 @@ def _dense(model: ModelInfo) -> int:
     return 3 * model.n_ff if has_dense or not model.n_expert else 0
 
 
-def _conv(model: ModelInfo) -> tuple[int, int]:
-    """(channels, length of the history) of the recurrence's convolution."""
-    for t in model.tensors:
-        if "ssm_conv1d.weight" in t.name and len(t.shape) > 1:
-            return t.shape[1], t.shape[0] - 1
-    return 0, 0
+def _recurrence(model: ModelInfo, ubatch: int, planes: int) -> int:
+    """Bytes of the convolution's inputs and, with rollback, of the outputs joined with a state for
+    every plane (without, they fit where the inputs were)."""
+    widths = {
+        name: t.shape
+        for t in model.tensors
+        for name in ("ssm_conv1d.weight", "ssm_out.weight")
+        if t.name.endswith(name) and len(t.shape) > 1
+    }
+    if "ssm_conv1d.weight" not in widths or model.recurrent is None:
+        return 0
+    kernel, channels = widths["ssm_conv1d.weight"][:2]
+    total = 3 * channels * (ubatch + kernel - 1) * _F32
+    if planes:
+        inner = widths.get("ssm_out.weight", (0,))[0]
+        total += (inner * ubatch + (1 + planes) * model.recurrent.ssm_state) * _F32
+    return total
 
 
 def mask_bytes(model: ModelInfo, ctx: int, ubatch: int) -> int:
@@ -60,20 +71,21 @@ def mask_bytes(model: ModelInfo, ctx: int, ubatch: int) -> int:
 
 
 def compute_bytes(
-    model: ModelInfo, ctx: int, parallel: int, outputs: int, *, head: bool = True
+    model: ModelInfo, ctx: int, parallel: int, outputs: int, *, head: bool = True, planes: int | None = 0
 ) -> int:
     """Compute buffer of a device that holds layers of ``model``.
 
     Args:
         outputs: rows of logits that one pass may ask for.
         head: the device holds the output matrix.
+        planes: recurrent states written per pass for rollback; ``None`` for MTP layers, which
+            have no recurrence.
     """
     ubatch = min(UBATCH, pad(ctx, CELL_STEP) * parallel)
-    conv, history = _conv(model)
     logits = outputs * model.n_vocab * _F32 if head else 0
     stage = max(
         max(_attention(model), _dense(model), _experts(model)) * ubatch * _F32,
-        3 * conv * (ubatch + history) * _F32,
+        0 if planes is None else _recurrence(model, ubatch, planes),
         logits,
     )
     base = (5 * model.n_embd + _IDS) * ubatch * _F32

@@ -107,6 +107,8 @@ def _kv(plan: PlanOutline, layer: int) -> int:
 def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     model, parallel = plan.model, plan.request.parallel
     w = weight_map(model)
+    mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
+    planes = state_planes(model, plan.choice)
     rows[CPU].weights += w.input
     for i in range(model.n_layer):
         experts = w.experts[i] if i < plan.cpu_moe else 0
@@ -114,17 +116,18 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
         rows[CPU].weights += experts
         state = state_bytes(model, i) * parallel
         rows[at[i]].kv += _kv(plan, i) + state
-        planes = state_planes(model, plan.choice)
-        mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
         # The planes of MTP lie beside the state, the copy of the other drafters in RAM.
         rows[at[i] if mtp else CPU].rollback += planes * state
         rows[at[i]].layers.append(i)
     rows[at[-1]].head = True
     rows[at[-1]].weights += w.head + (w.tied if at[-1] != CPU else 0)
     outputs = outputs_per_pass(plan.choice, parallel)
+    written = planes if mtp else 0
     for row in rows.values():
         if row.layers or row.head:
-            row.compute += compute_bytes(model, plan.ctx, parallel, outputs, head=row.head)
+            row.compute += compute_bytes(
+                model, plan.ctx, parallel, outputs, head=row.head, planes=written
+            )
     if not rows[CPU].layers:
         rows[CPU].compute += input_bytes(model, plan.ctx, parallel)
     rows[CPU].compute += output_bytes(model, outputs)
@@ -139,7 +142,7 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
         for i in range(plan.model.n_layer, len(w.layers)):
             rows[at[i]].draft += w.layers[i] + _kv(plan, i)
         last = at[plan.model.n_layer] if plan.model.n_mtp_layers else at[-1]
-        rows[last].draft += compute_bytes(plan.model, plan.ctx, parallel, parallel)
+        rows[last].draft += compute_bytes(plan.model, plan.ctx, parallel, parallel, planes=None)
         # The target's hidden states, handed over for a whole batch.
         rows[CPU].draft += BATCH * plan.model.n_embd * 4
     elif plan.choice.model is not None:
