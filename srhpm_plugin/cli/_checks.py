@@ -1,0 +1,254 @@
+"""What ``srhpm-plugin doctor`` looks at: one small function per thing, each answering with data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from .. import home
+from ..backend import Command
+from ..errors import UserError
+from ..launch.prepare import child_env
+from ..machine.gpus import bounded_output
+from ..machine.types import Machine
+from ..planner.units import size
+from ..plugins import GROUP, plugins
+
+State = Literal["ok", "warning", "broken"]
+
+GIB = 1 << 30
+# A portable build with all processor variants needs the most; models come on top.
+_DISK_LEAST = 3 * GIB
+# Less hardly holds the smallest useful model with its context.
+_RAM_LEAST = 2 * GIB
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: what was looked at.
+        state: ``broken`` keeps something from working, a ``warning`` costs speed or may surprise.
+        detail: what was found, in words.
+        fix: a command to type, where one helps.
+    """
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Neither broken nor a warning."""
+        return self.state == "ok"
+
+
+def server_program() -> Path | None:
+    """The patched server.
+
+    Raises:
+        UserError: ``SRHPM_SERVER`` names no file.
+    """
+    return plugins().backend("srhpm").server()
+
+
+def check_plugins() -> Iterator[Check]:
+    """Third-party plugins that were skipped, and the backends there are."""
+    try:
+        loaded = plugins()
+        backends = sorted(loaded.backends())
+    except Exception as error:
+        yield Check(
+            "plugins",
+            "broken",
+            f"they cannot be loaded: {type(error).__name__}: {error}",
+            "pip install --force-reinstall srhpm-plugin",
+        )
+        return
+    for broken in loaded.broken:
+        yield Check(
+            f"plugin {broken.name}", "broken", f"skipped: {broken.reason}", _uninstall(broken.name)
+        )
+    yield Check("plugins", "ok", f"backends {', '.join(backends)}")
+
+
+def check_server() -> Iterator[Check]:
+    """The patched server: there, and does it start."""
+    missing = plugins().backend("srhpm").missing()
+    try:
+        server = server_program()
+    except UserError as error:
+        yield Check("server", "broken", f"{error.what}: {error.why}", error.do)
+        return
+    if server is None:
+        yield Check("server", "broken", "not built yet", missing)
+        return
+    try:
+        env = child_env(Command((), {}), None)  # as a launch would start it
+        code, text = bounded_output([str(server), "--version"], env, _START_SECONDS, 1 << 16)
+    except (OSError, subprocess.SubprocessError) as error:
+        code, text = -1, str(error)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if code != 0:
+        why = lines[-1].strip() if lines else f"exit code {code}"
+        yield Check("server", "broken", f"{server} does not start: {why}", f"{missing} --force")
+        return
+    version = next((line for line in lines if line.startswith("version")), "starts")
+    yield Check("server", "ok", f"{server} ({version})")
+
+
+def check_baseline() -> Iterator[Check]:
+    """Which program stands for stock llama.cpp in comparisons."""
+    from ..backends.stock import find_stock
+
+    try:
+        found = find_stock()
+    except UserError as error:
+        yield Check("stock server", "warning", f"{error.what}: {error.why}", error.do)
+        return
+    if found is None:
+        yield Check("stock server", "warning", "none to compare with until ours is built")
+    else:
+        yield Check("stock server", "ok", f"{found.path}: {found.origin}")
+
+
+def check_compiler(built: bool) -> Iterator[Check]:
+    """Compiler and CMake. ``built``: there is a server already, so nothing depends on them."""
+    names = [os.environ.get("CXX", ""), "c++", "g++", "clang++", "cl"]
+    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
+    if compiler is None:
+        install = {
+            "win32": "winget install Microsoft.VisualStudio.2022.BuildTools",
+            "darwin": "xcode-select --install",
+        }.get(sys.platform, "sudo apt install g++")
+        yield Check("compiler", "warning" if built else "broken", "no C++17 compiler", install)
+    else:
+        yield Check("compiler", "ok", compiler)
+    cmake = shutil.which("cmake")
+    yield Check("cmake", "ok", cmake or "not installed; a build fetches it from PyPI")
+
+
+def check_environment() -> Iterator[Check]:
+    """Variables that are options of every llama-server that inherits them."""
+    unset = "Remove-Item Env:{}" if sys.platform == "win32" else "unset {}"
+    fine = True
+    for name, value in sorted(os.environ.items()):
+        if not name.startswith(("LLAMA_ARG_", "SRHPM_")) or (value and name.startswith("SRHPM_")):
+            continue
+        fine = False
+        if value:
+            detail = "changes servers that hosts start; our own launches leave it out"
+        else:
+            detail = "set but empty: a server that inherits it may exit on it"
+        yield Check(name, "warning", detail, unset.format(name))
+    if fine:
+        yield Check("environment", "ok", "no LLAMA_ARG_* variables")
+
+
+def check_config_files() -> Iterator[Check]:
+    """llama.cpp's own configuration files, which every server reads before its command line."""
+    for path in _config_files():
+        if path.is_file():
+            yield Check(
+                "llama.cpp configuration",
+                "warning",
+                f"{path} changes every server; options our plans do not name come from there",
+                f"look into {path}",
+            )
+
+
+def check_machine(machine: Machine) -> Iterator[Check]:
+    """Processor and GPUs, and what could not be found out about them."""
+    cpu = machine.cpu
+    cores = f"{cpu.physical} cores"
+    if cpu.performance < cpu.physical:
+        cores = f"{cpu.performance} performance and {cpu.physical - cpu.performance} other cores"
+    if cpu.usable < cpu.physical:
+        cores += f", {cpu.usable} usable"
+    yield Check("processor", "ok", f"{cpu.name}, {cores}")
+    gpus = [f"{g.name} {g.description}, {size(g.free)} free" for g in machine.gpus]
+    yield Check("GPUs", "ok", "; ".join(gpus) or "none")
+    for note in machine.notes:
+        fix = "srhpm-plugin native build --cuda" if "the server cannot use it" in note else None
+        yield Check("machine", "warning", note, fix)
+
+
+def check_huge_pages(machine: Machine) -> Iterator[Check]:
+    """Large pages make reading weights cheaper."""
+    mode = machine.memory.huge_pages
+    if mode == "never":
+        path = "/sys/kernel/mm/transparent_hugepage/enabled"
+        detail = "switched off: weights are read through 4 KiB pages"
+        yield Check("huge pages", "warning", detail, f"echo madvise | sudo tee {path}")
+    else:
+        yield Check("huge pages", "ok", "not known here" if mode == "unknown" else mode)
+
+
+def check_memory(machine: Machine) -> Iterator[Check]:
+    """Free RAM, limits and swap."""
+    memory = machine.memory
+    detail = f"{size(memory.free)} of {size(memory.total)} free"
+    if memory.cgroup_limit is not None:
+        detail += f", limited to {size(memory.cgroup_limit)} by a control group"
+    if memory.free < _RAM_LEAST:
+        yield Check("memory", "warning", f"{detail}: too little for most models")
+    elif memory.swap_used > memory.free:
+        swapped = size(memory.swap_used)
+        yield Check("memory", "warning", f"{detail}, {swapped} swapped out: the machine is short")
+    else:
+        yield Check("memory", "ok", detail)
+
+
+def check_folders() -> Iterator[Check]:
+    """Our folders: writable, and with room for a build."""
+    for name, folder in (
+        ("data", home.data_dir()),
+        ("cache", home.cache_dir()),
+        ("configuration", home.config_dir()),
+    ):
+        existing = next(p for p in (folder, *folder.parents) if p.exists())
+        try:
+            with tempfile.TemporaryFile(dir=existing):
+                pass
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            detail = f"{folder} cannot be written: {why}"
+            yield Check(f"{name} folder", "broken", detail, _move_home())
+            continue
+        free = shutil.disk_usage(existing).free
+        if name != "configuration" and free < _DISK_LEAST:
+            detail = f"{folder}: only {size(free)} free on that disk"
+            yield Check(f"{name} folder", "warning", detail, _move_home())
+        else:
+            yield Check(f"{name} folder", "ok", f"{folder}, {size(free)} free")
+
+
+def _move_home() -> str:
+    return "$env:SRHPM_HOME = 'FOLDER'" if sys.platform == "win32" else "export SRHPM_HOME=FOLDER"
+
+
+def _uninstall(entry_point: str) -> str | None:
+    """The command that removes the package of an entry point."""
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name == entry_point and entry.dist is not None:
+            return f"pip uninstall {entry.dist.name}"
+    return None
+
+
+def _config_files() -> list[Path]:
+    if sys.platform == "win32":
+        places = [os.environ.get("PROGRAMDATA"), os.environ.get("APPDATA")]
+    else:
+        places = ["/etc", os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")]
+    return [Path(place) / "llama.cpp" / "config.ini" for place in places if place]
