@@ -71,7 +71,13 @@ def mask_bytes(model: ModelInfo, ctx: int, ubatch: int) -> int:
 
 
 def compute_bytes(
-    model: ModelInfo, ctx: int, parallel: int, outputs: int, *, head: bool = True, planes: int | None = 0
+    model: ModelInfo,
+    ctx: int,
+    parallel: int,
+    outputs: int,
+    *,
+    head: bool = True,
+    planes: int | None = 0,
 ) -> int:
     """Compute buffer of a device that holds layers of ``model``.
 
