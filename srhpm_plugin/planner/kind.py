@@ -110,7 +110,7 @@ def choose_kind(request: HostRequest, model: ModelInfo, machine: Machine) -> tup
         return "all-gpu", f"all {weights} of weights and the context fit: {free}"
     experts = sum(weight_map(model).experts)
     if experts and _fits(trial, whole, model.n_layer, trial.ctx):
-        return "moe", f"{weights} of weights do not fit ({free}), but all except experts does"
+        return "moe", f"{weights} of weights do not fit ({free}), all but its experts does"
     if experts:
         return "srhpm", f"not even the {weights} without the experts fit ({free})"
     return "srhpm", f"{weights} of weights do not fit ({free}): the rest is read from RAM"

@@ -129,8 +129,20 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
                 model, plan.ctx, parallel, outputs, head=row.head, planes=written
             )
     if not rows[CPU].layers:
-        rows[CPU].compute += input_bytes(model, plan.ctx, parallel)
+        # Experts in RAM are computed there.
+        in_ram = compute_bytes(model, plan.ctx, parallel, 0, head=False) if plan.cpu_moe else 0
+        rows[CPU].compute += in_ram or input_bytes(model, plan.ctx, parallel)
+    if plan.gpu_layers and plan.machine.gpus:
+        rows[plan.machine.gpus[0].name].compute += _visiting_weight(plan, at)
     rows[CPU].compute += output_bytes(model, outputs)
+
+
+def _visiting_weight(plan: PlanOutline, at: list[str]) -> int:
+    """For a prompt, the first GPU also multiplies by the weights that lie in RAM, one after the
+    other: it needs room for the largest."""
+    w = weight_map(plan.model)
+    in_ram = [w.largest[i] for i in range(plan.model.n_layer) if at[i] == CPU]
+    return max((*in_ram, *w.largest_expert[: plan.cpu_moe]), default=0)
 
 
 def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:

@@ -22,6 +22,7 @@ class WeightMap:
             a copy on a GPU. 0 otherwise.
         layers: bytes per layer, MTP layers last, experts included.
         experts: the experts' part of each layer.
+        largest, largest_expert: the largest tensor of each layer, and of its experts.
     """
 
     input: int
@@ -29,6 +30,8 @@ class WeightMap:
     tied: int
     layers: tuple[int, ...]
     experts: tuple[int, ...]
+    largest: tuple[int, ...]
+    largest_expert: tuple[int, ...]
 
 
 # The last maps made, each with the tensors it was made of (held, so that an id stays unique):
@@ -48,14 +51,16 @@ def weight_map(model: ModelInfo) -> WeightMap:
 
 def _make(model: ModelInfo) -> WeightMap:
     n = model.n_layer + model.n_mtp_layers
-    layers, experts = [0] * n, [0] * n
+    layers, experts, largest, largest_expert = ([0] * n for _ in range(4))
     table = rest = norm = output = 0
     for t in model.tensors:
         layer = t.layer
         if layer is not None and layer < n:
             layers[layer] += t.nbytes
+            largest[layer] = max(largest[layer], t.nbytes)
             if _EXPERTS.search(t.name):
                 experts[layer] += t.nbytes
+                largest_expert[layer] = max(largest_expert[layer], t.nbytes)
         elif t.name == "token_embd.weight":
             table = t.nbytes
         elif t.name == "output.weight":
@@ -65,7 +70,15 @@ def _make(model: ModelInfo) -> WeightMap:
         else:
             rest += t.nbytes
     tied = 0 if output else table
-    return WeightMap(table + rest, norm + output, tied, tuple(layers), tuple(experts))
+    return WeightMap(
+        table + rest,
+        norm + output,
+        tied,
+        tuple(layers),
+        tuple(experts),
+        tuple(largest),
+        tuple(largest_expert),
+    )
 
 
 def trunk_bytes(model: ModelInfo) -> int:

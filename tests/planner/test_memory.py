@@ -140,6 +140,21 @@ def test_experts_on_the_cpu(models: SimpleNamespace, machines: SimpleNamespace) 
     assert p.placement[1].layers == ("0-47", "output")
 
 
+def test_the_gpu_has_room_for_weights_that_visit_it(
+    models: SimpleNamespace, machines: SimpleNamespace
+) -> None:
+    for model, cpu_moe in ((models.dense27, 0), (models.moe30, 48)):
+        whole = all_layers(model)
+        alone = memory(plan(model, machines.desktop, gpu_layers=whole))
+        part = memory(
+            plan(model, machines.desktop, gpu_layers=whole if cpu_moe else 30, cpu_moe=cpu_moe)
+        )
+        largest = max(t.nbytes for t in model.tensors if t.layer == 0)
+        assert part[1].compute == alone[1].compute + largest
+        # The CPU computes what it holds, so it needs more than room for the inputs.
+        assert part[0].compute > 3 * alone[0].compute
+
+
 def test_kv_follows_its_layer(models: SimpleNamespace, machines: SimpleNamespace) -> None:
     cpu, gpu = memory(plan(models.dense27, machines.desktop, gpu_layers=17, ctx=4096))
     assert gpu.kv * 3 == cpu.kv  # 16 of 64 layers; the 17th is the head
