@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ..errors import UserError
-from .locate import build_info, find_build, find_program
+from .locate import build_info, find_program
 
 _FEATURE = re.compile(r"([A-Z][A-Z0-9_]+) = (\d+)")
 
@@ -27,8 +27,8 @@ def describe() -> dict[str, object]:
         raise UserError(
             "there is no server", "it is neither built nor installed", "run srhpm-plugin native build"
         )
-    folder = server.parent.parent
-    info = build_info(folder) if folder == find_build() else {}
+    # Beside a server that the user named there may be nothing to read; then only it can speak.
+    info = build_info(server.parent.parent)
     features, backends = _ask(server)
     return {
         "llama_cpp_tag": info.get("llama_cpp_tag"),

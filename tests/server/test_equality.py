@@ -46,8 +46,16 @@ def test_across_kv_256_and_512(plain: Any, speculating: Any) -> None:
     assert got["tokens"] == want["tokens"]
 
 
-def test_chat_then_completion_then_chat_on_one_slot(plain: Any, speculating: Any) -> None:
-    """The prompt cache is reused in between: a rejected draft must leave nothing in it."""
+@pytest.mark.parametrize("kind", ["draft", "ngram"])
+def test_chat_then_completion_then_chat_on_one_slot(
+    start: Any, draft_args: list[str | Path], kind: str
+) -> None:
+    """The prompt cache is reused in between: a rejected draft must leave nothing in it.
+
+    Both servers are fresh: which part of a prompt is taken from the cache decides how the rest is
+    batched, so histories must be alike, with a drafter or without.
+    """
+    ngram_args = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
 
     def talk(api: Any) -> list[Any]:
         first = api.chat("Name three rivers.", cache_prompt=True)
@@ -62,7 +70,11 @@ def test_chat_then_completion_then_chat_on_one_slot(plain: Any, speculating: Any
         answers = [a["choices"][0]["message"]["content"] for a in (first, third, fourth)]
         return [*answers, second["tokens"], fourth["timings"]["cache_n"] > 0]
 
-    assert talk(speculating) == talk(plain)
+    with start() as api:
+        want = talk(api)
+    with start(*(draft_args if kind == "draft" else ngram_args)) as api:
+        got = talk(api)
+    assert got == want
 
 
 def test_stop_string(plain: Any, speculating: Any) -> None:

@@ -1,0 +1,66 @@
+"""The native tests as programs, and what the built server says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from srhpm_plugin.cli import cli
+from srhpm_plugin.native.hooks import load_hooks
+from srhpm_plugin.native.recipe import native_dir
+
+
+def run(program: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(program)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.mark.parametrize("columns", ["16", "0"])
+def test_columns_do_not_depend_on_the_batch(server_dir: Path, columns: str) -> None:
+    """On: every column of 1..16, every type, as computed alone. Off: upstream's differences show."""
+    done = run(server_dir / "test-exact", SRHPM_EXACT=columns)
+    assert done.returncode == 0, done.stdout
+    assert (" 0 columns differ" in done.stdout) == (columns == "16")
+
+
+def test_policy(server_dir: Path) -> None:
+    done = run(server_dir / "test-policy")
+    assert done.returncode == 0, done.stdout
+
+
+def test_native_info(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRHPM_SERVER", str(server_dir / "llama-server"))
+    result = CliRunner().invoke(cli, ["native", "info", "--json"])
+    assert result.exit_code == 0, result.output
+    info = json.loads(result.output)
+    assert info["server_path"] == str(server_dir / "llama-server")
+    assert info["llama_cpp_tag"] == "b11434"
+    assert len(info["source_sha256"]) == 64
+    names = {hook.name for hook in load_hooks(native_dir() / "hooks.toml")}
+    assert {hook["name"] for hook in info["hooks"]} == names
+    assert {hook["name"] for hook in info["hooks"] if not hook["applied"]} == {
+        "backend-search-cwd-old"
+    }
+    assert "CPU" in info["backends"]
+    assert info["isa"], "the server names the instruction sets it uses"
+
+
+def test_help_names_our_flags(server_dir: Path) -> None:
+    done = subprocess.run(
+        [str(server_dir / "llama-server"), "--help"], capture_output=True, text=True, check=True
+    )
+    for flag in ("--srhpm-draft-n-min", "--srhpm-draft-lengths", "--relax"):
+        assert flag in done.stdout
+    for variable in ("SRHPM_DRAFT_N_MIN", "SRHPM_DRAFT_LENGTHS", "SRHPM_RELAX"):
+        assert variable in done.stdout
