@@ -66,7 +66,10 @@ std::string number(float value) {
 
 void speculation_on(const common_params_speculative & params) {
     auto & s = state();
-    s.type  = common_speculative_type_name_str(params.types);
+    // upstream's list starts with "none" unless --spec-type came before it
+    auto types = params.types;
+    types.erase(std::remove(types.begin(), types.end(), COMMON_SPECULATIVE_TYPE_NONE), types.end());
+    s.type  = common_speculative_type_name_str(types);
     s.off   = "";
     s.n_max = params.draft.n_max;
     s.p_min = params.draft.p_min;
