@@ -34,6 +34,11 @@ _STYLE = """\
 """
 
 
+_LABEL_CHARS = 32  # about what fits left of the bars
+_NOTE_CHARS = 38
+_TITLE_CHARS = 84
+
+
 @dataclass(frozen=True)
 class Bar:
     """One bar with its spread.
@@ -81,7 +86,7 @@ def bars(title: str, unit: str, rows: Sequence[Bar], footer: str = "") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'role="img" aria-label="{_attribute(title)}">',
         f"<style>\n{_STYLE}</style>",
-        f'<text class="title" x="16" y="30">{escape(title)}</text>',
+        f'<text class="title" x="16" y="30">{escape(_cut(title, _TITLE_CHARS))}</text>',
     ]
     floor = _TOP + _ROW * len(rows)
     for number in range(round(end / step) + 1):
@@ -95,9 +100,10 @@ def bars(title: str, unit: str, rows: Sequence[Bar], footer: str = "") -> str:
         middle = _TOP + _ROW * number + _ROW / 2 - 4
         low, high = x(row.low), x(row.high)
         out += [
-            f'<text x="{left - 10}" y="{middle - 1}" text-anchor="end">{escape(row.label)}</text>',
+            f'<text x="{left - 10}" y="{middle - 1}" text-anchor="end">'
+            f"{escape(_cut(row.label, _LABEL_CHARS))}</text>",
             f'<text class="small" x="{left - 10}" y="{middle + 13}" text-anchor="end">'
-            f"{escape(row.note)}</text>",
+            f"{escape(_cut(row.note, _NOTE_CHARS))}</text>",
             f'<rect class="bar" x="{left}" y="{middle - _BAR / 2}" '
             f'width="{round(x(row.value) - left, 1)}" height="{_BAR}" rx="2"/>',
             f'<path class="whisker" d="M{low} {middle - 5}v10M{low} {middle}H{high}'
@@ -111,6 +117,10 @@ def bars(title: str, unit: str, rows: Sequence[Bar], footer: str = "") -> str:
         out.append(f'<text class="small" x="16" y="{height - 10}">{escape(footer)}</text>')
     out.append("</svg>\n")
     return "\n".join(out)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _attribute(text: str) -> str:

@@ -166,4 +166,5 @@ class Bar:
     def loading(self, name: str, progress: Loading) -> None:
         """A server's load progress."""
         known = progress.fraction is not None
-        self.show(f"{name}: loading {progress.stage}", progress.fraction, 1.0 if known else None)
+        doing = "warming up" if progress.stage == "warm-up" else f"loading {progress.stage}"
+        self.show(f"{name}: {doing}", progress.fraction, 1.0 if known else None)

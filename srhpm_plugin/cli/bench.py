@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,12 @@ def decode(
     **planned: Any,
 ) -> None:
     """Decode speed of MODEL: stock without drafter, stock with the same drafter, and the plan."""
+    if against is not None and shutil.which(against) is None:
+        raise UserError(
+            f"cannot measure against {against}", "it is no program", "name a llama-server"
+        )
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise UserError(f"cannot write {plot}", "there is no such folder", "make it first")
     prompts: Prompts = load_prompts(prompt_file) if prompt_file else round_prompts
     engines = contenders(make_request(**planned), against)
     together = fits_together(engines)
@@ -206,8 +213,8 @@ def write_plot(path: Path, runs: list[DecodeRun], tokens: int, rounds: int) -> N
         f"Decode speed, {runs[0].model}",
         "tok/s",
         rows,
-        f"Median and range of {rounds} rounds of at most {tokens} tokens per prompt; "
-        "ratio: median over pairs.",
+        f"Median and range of {rounds} round{'s' * (rounds != 1)}, at most {tokens} tokens per "
+        "prompt; ratio: median over pairs.",
     )
     try:
         path.write_text(text, encoding="utf-8")

@@ -176,7 +176,8 @@ class _Run:
             return
         parts = []
         if summary["requests"] is not None:
-            parts.append(f"{summary['requests']} requests")
+            count = summary["requests"]
+            parts.append(f"{count} request{'s' * (count != 1)}")
         if summary["tokens"]:
             parts.append(f"{summary['tokens']} tokens")
         if summary["tok_s"]:

@@ -113,12 +113,9 @@ def _warning(outcome: Verification, plan: LaunchPlan) -> str | None:
 
 
 def _print(outcome: Verification, plan: LaunchPlan, plain: LaunchPlan) -> None:
-    console = Console()
-    console.print(
+    click.echo(
         f"plain: {plain.backend} without drafter; "
-        f"plan: {plan.backend} with {draft_words(plan) or 'no drafter'}, mode {outcome.mode}",
-        markup=False,
-        highlight=False,
+        f"plan: {plan.backend} with {draft_words(plan) or 'no drafter'}, mode {outcome.mode}"
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("prompt")
@@ -134,7 +131,7 @@ def _print(outcome: Verification, plan: LaunchPlan, plain: LaunchPlan) -> None:
             str(result.accepted),
             "equal" if result.equal else "DIFFERENT",
         )
-    console.print(table)
+    Console().print(table)
     if outcome.equal:
         tokens = sum(result.common for result in outcome.results)
         words = f"equal: {len(outcome.results)} outputs, {tokens} tokens"
