@@ -129,7 +129,9 @@ def check_one_line(done: Any, message: str) -> None:
     assert message in lines[0]
 
 
-def test_damaged_files_are_one_line(run: Callable[..., Any], damaged_gguf: tuple[Path, str]) -> None:
+def test_damaged_files_are_one_line(
+    run: Callable[..., Any], damaged_gguf: tuple[Path, str]
+) -> None:
     path, message = damaged_gguf
     check_one_line(run("plan", path), message)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +104,7 @@ def wide_model(
         )
     finally:
         half.unlink(missing_ok=True)
+    _supersede(target)
     return Made(target, cached=False)
 
 
@@ -113,7 +116,7 @@ def drafter(
     threads: int,
     on_part: OnPart | None = None,
 ) -> Made:
-    """The drafter: ``source`` in a quantization of its own, head and embedding included.
+    """The drafter: ``source`` in a quantization of its own.
 
     Args:
         quant: a type of llama-quantize, or ``original`` for the file as it is.
@@ -123,23 +126,35 @@ def drafter(
     """
     if quant == "original":
         return Made(source, cached=True)
-    folder = demo_dir()
-    target = folder / f"{_stem(source)}.{quant}.{_key(source, quant)}.gguf"
+    folder, options = demo_dir(), ("--allow-requantize",)
+    target = folder / f"{_stem(source)}.{quant}.{_key(source, quant, options)}.gguf"
     if target.is_file():
         return Made(target, cached=True)
     sweep(folder)
     require_space(folder, source.stat().st_size)
-    # --pure: otherwise the head, a third of so small a model, would stay in eight bits.
     quantize(
         program,
         source,
         target,
         quant,
         threads=threads,
-        options=("--allow-requantize", "--pure"),
+        options=options,
         on_progress=_fraction(on_part, f"quantizing to {quant}"),
     )
+    _supersede(target)
     return Made(target, cached=False)
+
+
+def _supersede(target: Path) -> None:
+    """Removes what the same name stood for before: another source, or older code made it."""
+    name, key, _ = target.name.rsplit(".", 2)
+    for old in target.parent.glob("*.gguf"):
+        if old != target and re.fullmatch(
+            rf"{re.escape(name)}\.[0-9a-f]{{{len(key)}}}\.gguf", old.name
+        ):
+            # Windows keeps a file that somebody has open: then it goes next time.
+            with contextlib.suppress(OSError):
+                old.unlink()
 
 
 def _key(source: Path, *parts: object) -> str:

@@ -18,7 +18,7 @@ from . import models, source
 from .ask import Answer, ask
 from .steps import Steps
 
-QUESTION = "Why is the sky blue? Explain it to a child in a few sentences."
+QUESTION = "Tell me about the ocean in a few sentences."
 # The model knows English and little else.
 _KINDS = ("prose", "list")
 

@@ -74,7 +74,9 @@ def load_hooks(path: Path) -> list[Hook]:
         entries: list[dict[str, Any]] = tomlkit.parse(path.read_text("utf-8")).unwrap()["hook"]
         hooks = [_hook(entry) for entry in entries]
     except (OSError, TOMLKitError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"cannot use {path.name}", _reason(error), "reinstall srhpm-plugin") from None
+        raise UserError(
+            f"cannot use {path.name}", _reason(error), "reinstall srhpm-plugin"
+        ) from None
     names = [hook.name for hook in hooks]
     for name in names:
         if names.count(name) > 1:

@@ -25,7 +25,9 @@ def describe() -> dict[str, object]:
     server = find_program("llama-server")
     if server is None:
         raise UserError(
-            "there is no server", "it is neither built nor installed", "run srhpm-plugin native build"
+            "there is no server",
+            "it is neither built nor installed",
+            "run srhpm-plugin native build",
         )
     # Beside a server that the user named there may be nothing to read; then only it can speak.
     info = build_info(server.parent.parent)

@@ -68,6 +68,8 @@ def run(
     if code == 0:
         return
     if cause:
-        raise UserError(f"{what} failed", f"{cause[1]} (log: {log})", f"{cause[2]}, then run it again")
+        raise UserError(
+            f"{what} failed", f"{cause[1]} (log: {log})", f"{cause[2]}, then run it again"
+        )
     why = first_error or f"exit code {code}"
     raise UserError(f"{what} failed", f"{why} (log: {log})", "mend that, then run it again")

@@ -39,7 +39,9 @@ def parse_tag(text: str) -> int:
     if digits.isdecimal() and int(digits) in SHA256:
         return int(digits)
     known = ", ".join(f"b{tag}" for tag in sorted(SHA256, reverse=True))
-    raise UserError(f"no llama.cpp {text!r}", "the hooks are not tested on it", f"use one of {known}")
+    raise UserError(
+        f"no llama.cpp {text!r}", "the hooks are not tested on it", f"use one of {known}"
+    )
 
 
 def archive_path(tag: int) -> Path:
@@ -88,7 +90,14 @@ def _pip_download(requirement: str, folder: Path) -> None:
     # --no-binary for this package only: `:all:` would also compile cmake from source to read the
     # package's metadata.
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    argv += ["--disable-pip-version-check", "--no-binary", PACKAGE, "--dest", str(folder), requirement]
+    argv += [
+        "--disable-pip-version-check",
+        "--no-binary",
+        PACKAGE,
+        "--dest",
+        str(folder),
+        requirement,
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0:
         return

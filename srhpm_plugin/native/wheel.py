@@ -57,7 +57,11 @@ def files_to_pack(folder: Path) -> dict[str, Path]:
     for path in sorted((folder / "bin").iterdir()):
         if path.is_symlink():
             continue
-        if path.stem not in PROGRAMS and path.name not in PROGRAMS and path.stem.startswith("test-"):
+        if (
+            path.stem not in PROGRAMS
+            and path.name not in PROGRAMS
+            and path.stem.startswith("test-")
+        ):
             continue
         links = [p.name for p in path.parent.iterdir() if p.is_symlink() and p.resolve() == path]
         asked = [name for name in links if _SONAME.search(name)]
@@ -95,7 +99,9 @@ def make_wheel(folder: Path, out: Path) -> Path:
             check=False,
         )
         if done.returncode != 0:
-            last = ([line for line in done.stderr.splitlines() if line.strip()] or ["no output"])[-1]
+            last = ([line for line in done.stderr.splitlines() if line.strip()] or ["no output"])[
+                -1
+            ]
             raise UserError("cannot make the wheel", last.strip(), "check that pip works")
         (built,) = (project / "dist").glob("*.whl")
         wheel = out / built.name

@@ -71,6 +71,8 @@ def test_source_is_known_by_its_content(make: Callable[..., Made], small: Path) 
     second = make(source=copy)
     assert not second.cached
     assert second.path != first.path
+    # Gigabytes that nobody asks for any more must not pile up.
+    assert list(demo_dir().iterdir()) == [second.path]
 
 
 @pytest.mark.server
@@ -79,7 +81,7 @@ def test_drafter(small: Path, server_dir: Path) -> None:
     assert models.drafter(small, "original", program=program, threads=1).path == small
     made = models.drafter(small, "Q4_0", program=program, threads=1)
     mix = read_model(made.path).quant_mix
-    assert set(mix) == {"Q4_0", "F32"}
+    assert next(iter(mix)) == "Q4_0"
     assert models.drafter(small, "Q4_0", program=program, threads=1).cached
 
 

@@ -162,10 +162,7 @@ def test_interrupted_then_rerun(fake: Fake) -> None:
 
 
 def test_two_at_once_the_second_waits_and_says_so(fake: Fake) -> None:
-    fake.says(
-        "print('[1/3] x', flush=True)\n"
-        "while not (here / 'go').exists(): time.sleep(0.01)"
-    )
+    fake.says("print('[1/3] x', flush=True)\nwhile not (here / 'go').exists(): time.sleep(0.01)")
     started = threading.Event()
     waiting = threading.Event()
     first = threading.Thread(target=lambda: run(on_step=lambda a, b: started.set()))

@@ -65,7 +65,9 @@ def test_inline_on_both_sides() -> None:
 
 
 def test_scope_picks_one_of_two() -> None:
-    inside = hook(scope="struct second {", anchor="if (p < limit", before=False, line=False, text=" && x")
+    inside = hook(
+        scope="struct second {", anchor="if (p < limit", before=False, line=False, text=" && x"
+    )
     patched = patch(SOURCE, [inside])
     assert patched.index(" && x") > patched.index("struct second")
     assert patched.count(" && x") == 1

@@ -63,7 +63,9 @@ def test_the_poison_works(poison: Path, tmp_path: Path) -> None:
     assert mark.exists()
 
 
-@pytest.mark.parametrize("argv", [["llama-server", "--list-devices"], ["llama-bench", "--list-devices"]])
+@pytest.mark.parametrize(
+    "argv", [["llama-server", "--list-devices"], ["llama-bench", "--list-devices"]]
+)
 def test_a_hosts_libraries_stay_out(
     argv: list[str], poison: Path, server_dir: Path, tmp_path: Path
 ) -> None:

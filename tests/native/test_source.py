@@ -75,9 +75,7 @@ def test_only_the_llama_folder_is_extracted(tmp_path: Path) -> None:
     ids=lambda m: m.name,
 )
 def test_hostile_members(bad: tarfile.TarInfo, tmp_path: Path) -> None:
-    archive = make_archive(
-        tmp_path / "a.tar.gz", (member("p-1/llama.cpp/ok"), b"ok"), (bad, b"")
-    )
+    archive = make_archive(tmp_path / "a.tar.gz", (member("p-1/llama.cpp/ok"), b"ok"), (bad, b""))
     with pytest.raises(UserError, match="refusing archive member"):
         source.extract(archive, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar.gz"]

@@ -79,7 +79,10 @@ def start(server_dir: Path, smollm2: Path) -> Start:
     ) -> Iterator[Api]:
         argv = [server_dir / "llama-server", "-m", model, "-c", ctx * slots, "-np", slots]
         argv += ["-t", 2, "-tb", 2, "--no-webui", "--flash-attn", "on", "--cache-ram", 0]
-        settings = {"SRHPM_EXACT": str(8 * slots)} if exact else {}
+        # Waiting threads sleep: on a busy machine spinning ones take the cores from the working.
+        settings = {"OMP_WAIT_POLICY": "passive"}
+        if exact:
+            settings["SRHPM_EXACT"] = str(8 * slots)
         command = Command(tuple(str(a) for a in [*argv, *args]), {**settings, **(env or {})})
         with serve(command, start_timeout=120) as server:
             yield Api(server.base_url, server.log)

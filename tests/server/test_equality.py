@@ -61,9 +61,7 @@ def test_chat_then_completion_then_chat_on_one_slot(
         first = api.chat("Name three rivers.", cache_prompt=True)
         text = first["choices"][0]["message"]["content"]
         second = api.complete("Once upon a time", 40, cache_prompt=True)
-        third = api.chat(
-            "Name three rivers.", text, "And three mountains.", cache_prompt=True
-        )
+        third = api.chat("Name three rivers.", text, "And three mountains.", cache_prompt=True)
         fourth = api.chat(
             "Name three rivers.", text, "And three mountains, please.", cache_prompt=True
         )

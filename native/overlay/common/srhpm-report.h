@@ -20,6 +20,7 @@ struct draft_counts {
 
     uint32_t n_passes  = 0;       // verify passes
     uint32_t n_relaxed = 0;       // accepted only because of --relax
+    int32_t  ahead     = 0;       // tokens of this pass that are accepted but not yet handed out
     const char * off       = nullptr; // why this request drafted nothing; a literal
     const char * relax_off = nullptr; // why --relax did not apply to it; a literal
 
