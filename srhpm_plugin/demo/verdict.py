@@ -36,6 +36,11 @@ def _speed(run: DecodeRun) -> str:
             f"SR-HPM is {ratio:.2f}x stock plain in the median, but not in every pair ({spread}): "
             "the gain depends on the text, or the machine is busy."
         )
+    if low < 1 / _NOTABLE and high > _NOTABLE:
+        return (
+            f"No difference to stock plain can be told, {ratio:.2f}x in the median ({spread}): the "
+            "pairs disagree. If the machine is busy, try again when it is not."
+        )
     why = "speculation is off"
     if run.acceptance is not None:
         kept = f"{run.acceptance:.0%} of the drafted tokens were kept"

@@ -43,6 +43,11 @@ def test_a_gain_that_not_every_pair_shows() -> None:
     assert "not in every pair" in text
 
 
+def test_pairs_that_disagree_show_nothing() -> None:
+    text = verdict([PLAIN, run("srhpm", (0.42, 0.98, 1.84), accepted=94)])[0]
+    assert text.startswith("No difference to stock plain can be told, 0.98x")
+
+
 def test_no_gain_says_why() -> None:
     bad = verdict([PLAIN, run("srhpm", (0.7, 0.8, 0.9), accepted=20)])[0]
     assert bad.startswith("No gain here, 0.80x")
