@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -218,11 +217,11 @@ def _install(built: Path, folder: Path, info: dict[str, object]) -> None:
     shutil.rmtree(old, ignore_errors=True)
     try:
         if folder.exists():
-            os.replace(folder, old)
-        os.replace(partial, folder)
+            folder.replace(old)
+        partial.replace(folder)
     except OSError as error:
         if old.exists() and not folder.exists():
-            os.replace(old, folder)
+            old.replace(folder)
         if sys.platform == "win32":
             raise UserError(
                 "cannot replace the server", f"it is in use ({error})", "stop it, then run it again"
@@ -235,4 +234,4 @@ def _use(folder: Path) -> None:
     pointer = builds_dir() / "current"
     partial = pointer.with_name("current.partial")
     partial.write_text(folder.name + "\n", "utf-8")
-    os.replace(partial, pointer)
+    partial.replace(pointer)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -250,4 +249,4 @@ def _write(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".srhpm-partial")
     with partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.write(text)
-    os.replace(partial, path)
+    partial.replace(path)

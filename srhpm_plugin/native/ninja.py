@@ -1,4 +1,4 @@
-"""Running a build step: full output to a log, progress to the caller, the first error on failure."""
+"""Running a build step: output to a log, progress to the caller, the first error on failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ..errors import UserError
 NINJA_STATUS = "[%f/%t] "
 _STEP = re.compile(r"^\[(\d+)/(\d+)\] ")
 _ERROR = re.compile(
-    r"(?:: (?:fatal )?error[: ])|(?:^CMake Error)|(?:^ninja: error)|(?:undefined reference)|(?:LNK\d+)"
+    r"(?:: (?:fatal )?error[: ])|(?:^CMake Error)|(?:^ninja: error)"
+    r"|(?:undefined reference)|(?:LNK\d+)"
 )
 _CAUSES = (
     ("No space left on device", "the disk is full", "free some space"),

@@ -80,7 +80,7 @@ def fetch(tag: int, say: Callable[[str], None]) -> Path:
                 f"its SHA-256 is {actual}, not the pinned {SHA256[tag]}",
                 "try again, or give a source tree you trust with --source DIR",
             )
-        os.replace(found[0], archive)
+        found[0].replace(archive)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return archive
@@ -146,7 +146,7 @@ def extract(archive: Path, tree: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     shutil.rmtree(tree, ignore_errors=True)
-    os.replace(partial, tree)
+    partial.replace(tree)
 
 
 def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:

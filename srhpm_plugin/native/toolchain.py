@@ -123,7 +123,7 @@ def _real_program(folder: Path, exe: str) -> Path | None:
     # lies in PACKAGE/data/bin (cmake) or bin (ninja).
     for pattern in (f"*/data/bin/{exe}", f"bin/{exe}"):
         for path in sorted(folder.glob(pattern)):
-            if path.is_file() and not path.read_bytes()[:2] == b"#!":
+            if path.is_file() and path.read_bytes()[:2] != b"#!":
                 return path
     return None
 

@@ -216,7 +216,7 @@ def test_home_is_a_file(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_source_that_is_no_llama_tree(fake: Fake, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no llama.cpp source tree"):
+    with pytest.raises(UserError, match=r"is no llama\.cpp source tree"):
         builder.build(
             Recipe(tag=11434, source=tmp_path), say=lambda _: None, on_step=lambda a, b: None
         )

