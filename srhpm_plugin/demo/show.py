@@ -18,7 +18,7 @@ from . import models, source
 from .ask import Answer, ask
 from .steps import Steps
 
-QUESTION = "Tell me about the ocean in a few sentences."
+QUESTION = "Explain how a bicycle stays upright."
 # The model knows English and little else.
 _KINDS = ("prose", "list")
 
