@@ -9,6 +9,8 @@ from ..bench.decode import DecodeRun
 
 # Below this a difference is as likely the machine's mood.
 _NOTABLE = 1.03
+# Pairs this far apart on both sides of 1 contradict each other.
+_CLEAR = 1.1
 _POOR_ACCEPTANCE = 0.5
 
 
@@ -36,7 +38,7 @@ def _speed(run: DecodeRun) -> str:
             f"SR-HPM is {ratio:.2f}x stock plain in the median, but not in every pair ({spread}): "
             "the gain depends on the text, or the machine is busy."
         )
-    if low < 1 / _NOTABLE and high > _NOTABLE:
+    if low < 1 / _CLEAR and high > _CLEAR:
         return (
             f"No difference to stock plain can be told, {ratio:.2f}x in the median ({spread}): the "
             "pairs disagree. If the machine is busy, try again when it is not."
