@@ -37,9 +37,10 @@ wheel: $(STAMP)
 	$(BIN)/srhpm-plugin native wheel
 
 $(STAMP): pyproject.toml
+	@echo "making $(VENV) and installing Python packages into it (about a minute)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --progress-bar on --editable ".[dev,demo]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[dev,demo]"
 	touch $(STAMP)
 
 clean:

@@ -139,9 +139,10 @@ def test_report_adds_up(drafted: Any) -> None:
     assert got["accepted"] == answer["timings"]["draft_n_accepted"]
     # each pass yields its accepted tokens and one more; the first token comes from the prompt
     assert len(answer["tokens"]) >= got["accepted"] + got["passes"]
-    assert "srhpm: speculation on: draft-simple, always 3, up to 7 tokens" in drafted.log.read_text(
-        "utf-8", "replace"
-    )
+    log = drafted.log.read_text("utf-8", "replace")
+    assert "srhpm: speculation on: draft-simple, always 3, up to 7 tokens" in log
+    per_position = str(got["drafted_per_position"]).replace(" ", "")
+    assert f'"drafted_per_position":{per_position}' in log, "each request's line says it too"
 
 
 def test_streaming_reports_too(drafted: Any) -> None:
