@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+
+# A background job (as CI may be) starts with SIGINT ignored, and so would every child it starts: the
+# tests that press Ctrl-C would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
