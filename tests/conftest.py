@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-
-# A background job (as CI may be) starts with SIGINT ignored, and so would every child it starts: the
+# A background job (as CI may be) starts with SIGINT ignored, and so would every child of it: the
 # tests that press Ctrl-C would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
