@@ -23,7 +23,7 @@ Every failure is one line on standard error, `error: WHAT: WHY; DO THIS`, with e
 def render() -> str:
     """The page as text."""
     sections = [HEAD]
-    root = click.Context(cli, info_name="srhpm-plugin", terminal_width=88)
+    root = click.Context(cli, info_name="srhpm-plugin", terminal_width=88, **cli.context_settings)
     _render(cli, root, sections)
     return "\n".join(sections)
 
