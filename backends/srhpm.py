@@ -86,6 +86,11 @@ class SrhpmBackend:
                 f"{_listed(kept)} weights are not repacked, as the repacked kernels add up "
                 "differently for several tokens: passes of four and more tokens are slower"
             )
+        if plan.parallel > 1:
+            choices.append(
+                "while one slot reads a prompt, tokens of the others take part in its wide passes: "
+                "their answers are exact only when no prompt comes in between"
+            )
         if has_gpu(plan):
             choices.append("the GPU is left out: prompts are read at the speed of the CPU")
         return tuple(choices)
