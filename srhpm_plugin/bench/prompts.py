@@ -127,7 +127,13 @@ def load_prompts(path: Path) -> list[Prompt]:
     texts: list[str]
     try:
         data = json.loads(text)
-    except ValueError:
+    except ValueError as error:
+        if text.lstrip().startswith("["):
+            raise UserError(
+                f"cannot read the prompts {path}",
+                f"it begins like a JSON array and is none ({error})",
+                "mend it, or write one prompt per line",
+            ) from None
         data = None
     if isinstance(data, list):
         if not all(isinstance(item, str) for item in data):

@@ -76,8 +76,8 @@ def decode(
         raise UserError(
             f"cannot measure against {against}", "it is no program", "name a llama-server"
         )
-    if plot is not None and not plot.absolute().parent.is_dir():
-        raise UserError(f"cannot write {plot}", "there is no such folder", "make it first")
+    if plot is not None:
+        _require_writable(plot)
     prompts: Prompts = load_prompts(prompt_file) if prompt_file else round_prompts
     engines = contenders(make_request(**planned), against)
     together = fits_together(engines)
@@ -188,6 +188,20 @@ def table(runs: list[DecodeRun]) -> Table:
             _equal(result),
         )
     return out
+
+
+def _require_writable(plot: Path) -> None:
+    """Minutes of measuring must not end in a chart that cannot be written."""
+    existed = plot.exists()
+    try:
+        with plot.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"cannot write {plot}", error.strerror or str(error), "name another file with --plot"
+        ) from None
+    if not existed:
+        plot.unlink(missing_ok=True)
 
 
 def write_plot(path: Path, runs: list[DecodeRun], tokens: int, rounds: int) -> None:

@@ -36,7 +36,13 @@ _METRICS = {"LLAMA_ARG_ENDPOINT_METRICS": "1"}
 @click.command("launch")
 @plan_options
 @backend_option
-@click.option("--port", type=int, default=8080, show_default=True, help="Port to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    help="Port to listen on.",
+)
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address; needs --api-key if not local."
 )
@@ -119,6 +125,10 @@ class _Run:
                     )
                 )
             self.announce(server)
+            if not (self.as_json or ports.is_loopback(host)):
+                click.echo(
+                    f"\nIt listens on {host}: other machines that have the key reach it too."
+                )
             self.stay(server)
 
     def stay(self, server: Server) -> None:
@@ -139,6 +149,7 @@ class _Run:
             ready = {"event": "ready", "url": url, "pid": server.pid, "log": str(server.log)}
             click.echo(json.dumps({**ready, "plan": self.plan.to_json()}))
             return
+        # the snippets name the variable, so that no key stands in a shell's history
         header = ' -H "Authorization: Bearer $SRHPM_API_KEY"' if server.api_key else ""
         key = 'os.environ["SRHPM_API_KEY"]' if server.api_key else '"none"'
         click.echo(

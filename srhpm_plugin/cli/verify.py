@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +91,8 @@ def command(
         raise UserError(
             "this proves nothing",
             warning or "nothing was drafted",
-            f"see what the drafter does: srhpm-plugin plan {request.model} --draft {request.draft}",
+            "see what the drafter does: "
+            + shlex.join(["srhpm-plugin", "plan", str(request.model), "--draft", request.draft]),
         )
     if warning:
         click.echo(f"warning: {warning}", err=True)

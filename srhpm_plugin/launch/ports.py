@@ -21,6 +21,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _sendable(api_key: str) -> bool:
+    return api_key.isascii() and api_key.isprintable()
+
+
 def check_exposure(host: str, api_key: str | None) -> None:
     """Refuses to open a server to the network without a key, and keys that would not work.
 
@@ -29,11 +33,11 @@ def check_exposure(host: str, api_key: str | None) -> None:
     """
     if not host or "," in host or "/" in host or host.endswith(".sock"):
         raise UserError(f"cannot listen on {host!r}", "not one address", "name one, as 127.0.0.1")
-    if api_key is not None and (not api_key.strip() or "," in api_key or not api_key.isprintable()):
-        # The server reads its key as a comma-separated list.
+    if api_key is not None and (not api_key.strip() or "," in api_key or not _sendable(api_key)):
+        # The server reads its key as a comma-separated list, and clients send it in a header.
         raise UserError(
             "cannot use this API key",
-            "it is empty or holds a comma or a control character",
+            "it is empty or holds a comma, a control character or a letter beyond ASCII",
             "choose one of letters and digits",
         )
     if not is_loopback(host) and api_key is None:

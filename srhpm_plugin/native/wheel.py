@@ -75,7 +75,12 @@ def make_wheel(folder: Path, out: Path) -> Path:
     Raises:
         UserError: packing failed; carries the last line of the packer.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {out}", error.strerror or str(error), "name another folder with --out"
+        ) from None
     with tempfile.TemporaryDirectory() as name:
         project = Path(name)
         target = project / "srhpm_native" / "build"

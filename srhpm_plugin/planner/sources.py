@@ -47,7 +47,7 @@ def _configured() -> list[Path]:
     path = config_dir() / "config.toml"
     try:
         data = tomlkit.parse(path.read_text("utf-8")).unwrap()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, UnicodeDecodeError, TOMLKitError) as error:
         raise UserError(f"cannot read {path}", str(error), "mend or remove the file") from error

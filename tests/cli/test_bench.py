@@ -62,6 +62,12 @@ def test_wrong_use(shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Pat
     assert (code, "cannot measure against" in err) == (1, True)
     code, _, err = shell(*base, "--rounds", 1, "--plot", tmp_path / "no" / "folder.svg")
     assert (code, "cannot write" in err) == (1, True)
+    code, _, err = shell(*base, "--rounds", 1, "--plot", tmp_path)
+    assert (code, "cannot write" in err) == (1, True), "a folder is no file"
+    broken = tmp_path / "prompts.json"
+    broken.write_text('["a",')
+    code, _, err = shell(*base, "--rounds", 1, "--prompts", broken)
+    assert (code, "begins like a JSON array" in err) == (1, True)
     assert not (tmp_path / "journal").exists(), "said before anything was measured"
 
 

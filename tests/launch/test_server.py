@@ -225,7 +225,7 @@ def test_beyond_loopback_needs_a_key(fake_server: Fake, host: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("key", ["", " ", "a,b", "a\nb"])
+@pytest.mark.parametrize("key", ["", " ", "a,b", "a\nb", "sécret"])
 def test_unusable_keys(fake_server: Fake, key: str) -> None:
     with (
         pytest.raises(UserError, match="cannot use this API key"),

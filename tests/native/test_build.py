@@ -268,3 +268,11 @@ def test_server_named_by_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_server()
     (tmp_path / "none").touch()
     assert find_server() == tmp_path / "none"
+
+
+def test_wheel_folder_that_cannot_be(fake: Fake, tmp_path: Path) -> None:
+    run()
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(cli, ["native", "wheel", "--out", str(tmp_path / "file" / "x")])
+    assert isinstance(result.exception, UserError)
+    assert "name another folder with --out" in str(result.exception)

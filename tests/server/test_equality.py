@@ -36,6 +36,7 @@ def test_ngram_completion(plain: Any, ngram: Any) -> None:
     got = ngram.complete(REPEATING, 160)
     assert got["tokens"] == want["tokens"]
     assert spec(got)["accepted"] > 0
+    assert len(spec(got)["drafted_per_position"]) <= spec(got)["n_max"]
 
 
 def test_across_kv_256_and_512(plain: Any, speculating: Any) -> None:

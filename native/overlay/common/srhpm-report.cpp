@@ -71,7 +71,7 @@ void speculation_on(const common_params_speculative & params) {
     types.erase(std::remove(types.begin(), types.end(), COMMON_SPECULATIVE_TYPE_NONE), types.end());
     s.type  = common_speculative_type_name_str(types);
     s.off   = "";
-    s.n_max = params.draft.n_max;
+    s.n_max = common_speculative_n_max(&params); // of the drafter in use, n-grams have their own
     s.p_min = params.draft.p_min;
     LOG_INF("srhpm: speculation on: %s, always %d, up to %d tokens, p_min %.2f, relax %.2f\n", s.type.c_str(),
             policy().n_min, s.n_max, s.p_min, relax_nats());
