@@ -181,20 +181,3 @@ def _refuse(member: tarfile.TarInfo, why: str) -> UserError:
     return UserError(
         f"refusing archive member {member.name!r}", why, "delete the archive and fetch it again"
     )
-
-
-def tag_of_tree(tree: Path) -> int | None:
-    """The llama.cpp tag that a ``--source`` tree says it is, if it says so.
-
-    Source packages carry the build number in the folder above; git checkouts in their tags, which
-    need git and are not asked.
-    """
-    info = tree.parent / "PKG-INFO"
-    try:
-        for line in info.read_text("utf-8", "replace").splitlines():
-            if line.startswith("Version: "):
-                number = line.removeprefix("Version: ").split(".")[0]
-                return int(number) if number.isdecimal() else None
-    except OSError:
-        pass
-    return None
