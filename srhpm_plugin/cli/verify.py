@@ -16,7 +16,7 @@ from rich.table import Table
 
 from ..bench.prompts import load_prompts, round_prompts
 from ..errors import UserError
-from ..plan import LaunchPlan
+from ..plan import HostRequest, LaunchPlan
 from ..verify import Difference, Side, Verification, verify
 from ._running import (
     Bar,
@@ -54,8 +54,11 @@ from ._running import (
 def command(
     *, prompt_file: Path | None, tokens: int, against: str, as_json: bool, **planned: Any
 ) -> None:
-    """Compares MODEL's plan with plain greedy decoding, token by token; exit code 1 if they
-    differ."""
+    """Compares MODEL's plan with plain greedy decoding, token by token.
+
+    Exit code 1 if they differ or if nothing was drafted, so that nothing was put to the test. With
+    --draft none it checks that plain repeats itself.
+    """
     prompts = load_prompts(prompt_file) if prompt_file else round_prompts(0)
     request = make_request(**planned)
     plan = make_plan(request)
@@ -87,13 +90,8 @@ def command(
         click.echo(json.dumps(data, indent=2))
     else:
         _print(outcome, plan, plain)
-    if outcome.equal and not outcome.drafted and request.draft not in ("auto", "none"):
-        raise UserError(
-            "this proves nothing",
-            warning or "nothing was drafted",
-            "see what the drafter does: "
-            + shlex.join(["srhpm-plugin", "plan", str(request.model), "--draft", request.draft]),
-        )
+    if outcome.equal and not outcome.drafted and request.draft != "none":
+        raise UserError("this proves nothing", warning or "nothing was drafted", _more(request))
     if warning:
         click.echo(f"warning: {warning}", err=True)
     sys.exit(0 if outcome.equal else 1)
@@ -112,6 +110,12 @@ def _warning(outcome: Verification, plan: LaunchPlan) -> str | None:
     if outcome.first_difference and not outcome.first_difference.reproduced:
         return "plain run twice differs from itself, so the difference may not be speculation's"
     return None
+
+
+def _more(request: HostRequest) -> str:
+    """What to do about a run in which nothing was drafted."""
+    why = shlex.join(["srhpm-plugin", "plan", str(request.model), "--draft", request.draft])
+    return f"name a drafter with --draft PATH or ask for more --tokens; this explains it: {why}"
 
 
 def _print(outcome: Verification, plan: LaunchPlan, plain: LaunchPlan) -> None:

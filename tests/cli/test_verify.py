@@ -46,9 +46,16 @@ def test_a_drafter_that_drafts_nothing_proves_nothing(
 ) -> None:
     fake_backend("fake")
     args = ("verify", smollm2, "--backend", "fake", "--tokens", 4)
-    code, out, err = shell(*args, "--draft", "ngram")
-    assert code == 1
-    assert "error: this proves nothing: the drafter (ngram) proposed no token" in err
+    for draft in ("ngram", "auto"):
+        code, out, err = shell(*args, "--draft", draft)
+        assert code == 1
+        assert "error: this proves nothing: the drafter (ngram) proposed no token" in err
+        assert f"--draft {draft}" in err, "and what explains the choice"
+        code, out, err = shell(*args, "--draft", draft, "--json")
+        data = json.loads(out)
+        assert (code, data["equal"], data["proof"]) == (1, True, False)
+        assert "proposed no token" in data["warning"]
+        assert err.startswith("error: ")
     code, out, err = shell(*args, "--draft", "none", "--json")
     assert code == 0
     data = json.loads(out)
