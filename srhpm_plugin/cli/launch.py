@@ -31,6 +31,15 @@ from ._running import (
 _REQUEST_LINE = re.compile(r"prompt eval time =")
 # For the summary. With a key, the counters need it too.
 _METRICS = {"LLAMA_ARG_ENDPOINT_METRICS": "1"}
+# The summary of a server that never was ready.
+_NOTHING_DONE = {
+    "requests": 0,
+    "tokens": 0,
+    "tok_s": None,
+    "drafted": 0,
+    "accepted": 0,
+    "acceptance": None,
+}
 
 
 @click.command("launch")
@@ -112,28 +121,40 @@ class _Run:
         """Until Ctrl-C, a signal, or the server's end."""
         name = self.plan.model.name
         with ExitStack() as stack:
-            with Bar(show=not self.as_json) as bar:
-                server = stack.enter_context(
-                    serve(
-                        command,
-                        ready_path=ready_path(self.plan),
-                        host=host,
-                        port=port,
-                        api_key=api_key,
-                        on_progress=lambda progress: bar.loading(name, progress),
-                        on_line=self.see,
+            try:
+                with Bar(show=not self.as_json) as bar:
+                    server = stack.enter_context(
+                        serve(
+                            command,
+                            ready_path=ready_path(self.plan),
+                            host=host,
+                            port=port,
+                            api_key=api_key,
+                            on_progress=lambda progress: bar.loading(name, progress),
+                            on_line=self.see,
+                        )
                     )
-                )
+            except KeyboardInterrupt:
+                # The server is gone by now: `serve` ends it before it passes the interrupt on.
+                self.stopped_loading()
+                return
+            self.stay(server, host)
+
+    def stopped_loading(self) -> None:
+        """Ctrl-C before it was ready ends as Ctrl-C afterwards does."""
+        if self.as_json:
+            click.echo(json.dumps({"event": "stopped", "phase": "loading", **_NOTHING_DONE}))
+        else:
+            click.echo("\nStopped while loading.")
+
+    def stay(self, server: Server, host: str) -> None:
+        """Waits; the short waits let Windows notice Ctrl-C."""
+        try:
             self.announce(server)
             if not (self.as_json or ports.is_loopback(host)):
                 click.echo(
                     f"\nIt listens on {host}: other machines that have the key reach it too."
                 )
-            self.stay(server)
-
-    def stay(self, server: Server) -> None:
-        """Waits; the short waits let Windows notice Ctrl-C."""
-        try:
             while server.wait(0.5) is None:
                 pass
         except KeyboardInterrupt:
@@ -183,7 +204,7 @@ class _Run:
             "acceptance": accepted / drafted if drafted and accepted is not None else None,
         }
         if self.as_json:
-            click.echo(json.dumps({"event": "stopped", **summary}))
+            click.echo(json.dumps({"event": "stopped", "phase": "serving", **summary}))
             return
         parts = []
         if summary["requests"] is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from srhpm_plugin.launch import ports
@@ -98,9 +99,43 @@ def test_json_events_and_a_key(
     assert ready["event"] == "ready"
     assert ready["url"] == f"http://127.0.0.1:{port}"
     assert stopped["event"] == "stopped"
+    assert stopped["phase"] == "serving"
     assert stopped["acceptance"] == 0.75
     assert "secret-key" not in out + err
     assert "LLAMA_ARG_CTX_SIZE from the environment is left out" in err
+
+
+def test_ctrl_c_while_loading_ends_as_afterwards(
+    shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
+) -> None:
+    sleeper = tmp_path / "pid"
+    fake_backend("fake", ["--load-seconds", 60, "--grandchild", sleeper])
+
+    def interrupt() -> None:
+        while not sleeper.exists() or not sleeper.read_text():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        _thread.interrupt_main()
+
+    for more in ([], ["--json"]):
+        sleeper.unlink(missing_ok=True)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        port = ports.free_port()
+        code, out, err = shell(
+            "launch", smollm2, "--backend", "fake", "--run", "--port", port, *more
+        )
+        thread.join()
+        assert code == 0
+        assert "Aborted" not in err
+        if more:
+            event = json.loads(out)
+            assert (event["event"], event["phase"], event["tokens"]) == ("stopped", "loading", 0)
+        else:
+            assert out.endswith("\nStopped while loading.\n")
+        ports.require_free("127.0.0.1", port)
+        pid = int(sleeper.read_text())
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_its_death_is_one_line(shell: Shell, fake_backend: Any, smollm2: Path) -> None:
