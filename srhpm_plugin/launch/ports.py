@@ -65,7 +65,7 @@ def _bound(host: str, port: int) -> socket.socket:
             # As the server does, so that a port in TIME_WAIT counts as free.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
-    except OSError:
+    except BaseException:
         sock.close()
         raise
     return sock
@@ -81,10 +81,9 @@ def free_port(host: str = "127.0.0.1") -> int:
         with _bound(host, 0) as sock:
             port: int = sock.getsockname()[1]
             return port
-    except OSError as error:
-        raise UserError(
-            f"cannot listen on {host}", error.strerror or str(error), "try 127.0.0.1"
-        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no resolver is asked for
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UserError(f"cannot listen on {host}", why, "try --host 127.0.0.1") from error
 
 
 def require_free(host: str, port: int) -> None:
@@ -103,7 +102,7 @@ def require_free(host: str, port: int) -> None:
             "it is reserved to the system",
             f"try --port {free_port(host)}",
         ) from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
         free = free_port(host)  # speaks up when it is the address that is wrong
         raise port_in_use(port, free) from error
 

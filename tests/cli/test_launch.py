@@ -156,9 +156,26 @@ def test_port_in_use(shell: Shell, fake_backend: Any, smollm2: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code, _, err = shell("launch", smollm2, "--backend", "fake", "--run", "--port", port)
-    assert code == 1
-    assert f"error: port {port} is in use" in err
+        for more in ([], ["--json"], ["--exec"]):
+            code, out, err = shell(
+                "launch", smollm2, "--backend", "fake", "--run", "--port", port, *more
+            )
+            assert code == 1
+            assert out == "", "said before the plan is made and printed"
+            assert f"error: port {port} is in use" in err
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "203.0.113.7", "300.1.1.1"])
+def test_an_address_that_is_not_ours(
+    host: str, shell: Shell, fake_backend: Any, smollm2: Path
+) -> None:
+    fake_backend("fake")
+    code, out, err = shell(
+        "launch", smollm2, "--backend", "fake", "--run", "--host", host, "--api-key", "k1"
+    )
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: cannot listen on {host}: ")
+    assert err.count("\n") == 1
 
 
 def test_refusals(shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path) -> None:
