@@ -19,6 +19,7 @@ from ..errors import UserError
 from ..launch.prepare import child_env
 from ..machine.gpus import bounded_output
 from ..machine.types import Machine
+from ..planner.sources import missing_places
 from ..planner.units import size
 from ..plugins import GROUP, plugins
 
@@ -224,18 +225,29 @@ def check_folders() -> Iterator[Check]:
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             detail = f"{folder} cannot be written: {why}"
-            yield Check(f"{name} folder", "broken", detail, _move_home())
+            yield Check(f"{name} folder", "broken", detail, _set("SRHPM_HOME"))
             continue
         free = shutil.disk_usage(existing).free
         if name != "configuration" and free < _DISK_LEAST:
             detail = f"{folder}: only {size(free)} free on that disk"
-            yield Check(f"{name} folder", "warning", detail, _move_home())
+            yield Check(f"{name} folder", "warning", detail, _set("SRHPM_HOME"))
         else:
             yield Check(f"{name} folder", "ok", f"{folder}, {size(free)} free")
 
 
-def _move_home() -> str:
-    return "$env:SRHPM_HOME = 'FOLDER'" if sys.platform == "win32" else "export SRHPM_HOME=FOLDER"
+def check_models() -> Iterator[Check]:
+    """The places of models that the user named."""
+    missing = missing_places()
+    for who, place in missing:
+        fix = _set("SRHPM_MODELS") if who == "SRHPM_MODELS" else f"look into {who}"
+        yield Check("models", "warning", f"{who} names {place}, which is not there", fix)
+    if not missing:
+        yield Check("models", "ok", "every folder named is there")
+
+
+def _set(variable: str) -> str:
+    """The command that names another folder in a variable of the environment."""
+    return f"$env:{variable} = 'FOLDER'" if sys.platform == "win32" else f"export {variable}=FOLDER"
 
 
 def _uninstall(entry_point: str) -> str | None:

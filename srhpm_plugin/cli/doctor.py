@@ -49,6 +49,7 @@ def examine() -> Iterator[Check]:
     yield from _guarded("huge pages", _checks.check_huge_pages(machine))
     yield from _guarded("memory", _checks.check_memory(machine))
     yield from _guarded("folders", _checks.check_folders())
+    yield from _guarded("models", _checks.check_models())
 
 
 def _guarded(name: str, checks: Iterator[Check]) -> Iterator[Check]:

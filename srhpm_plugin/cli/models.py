@@ -19,28 +19,40 @@ def command(as_json: bool) -> None:
     """Lists the models found on this machine with plan kind and drafter.
 
     Looked at: the folders in SRHPM_MODELS, those in the configuration, our own, and Hugging
-    Face's cache.
+    Face's cache. Files called .gguf that hold no model are listed as broken, with the reason.
     """
     from ..machine.probe import probe
-    from ..planner import known_models
     from ..planner.inventory import inventory
     from ..planner.show import console, plain
+    from ..planner.sources import survey
     from ..plugins import plugins
 
-    paths = known_models()
+    found = survey()
+    for who, place in found.missing:
+        click.echo(f"warning: {who} names {place}, which is not there", err=True)
+    paths = (*found.models, *found.broken)
     server = plugins().backend("srhpm").server()
-    entries = inventory(paths, probe(server)) if paths else []
+    entries = inventory(found.models, probe(server), found.broken) if paths else []
     if as_json:
-        click.echo(json.dumps({"models": [e.to_json() for e in entries]}, indent=2))
+        report = {
+            "models": [e.to_json() for e in entries],
+            "ignored": found.ignored,
+            "missing": [{"named_by": who, "path": str(place)} for who, place in found.missing],
+        }
+        click.echo(json.dumps(report, indent=2))
         return
     out = console()
-    if not entries:
+    if entries:
+        _show(entries, out)
+    else:
         out.print(
             plain("No models found. Name folders of .gguf files in SRHPM_MODELS, or type:"),
             plain("srhpm-plugin plan PATH"),
         )
-        return
-    _show(entries, out)
+    if found.ignored:
+        files = "1 other file" if found.ignored == 1 else f"{found.ignored} other files"
+        out.print()
+        out.print(plain(f"{files} in the folders you named: no GGUF, or no language model"))
 
 
 def _show(entries: list[Entry], out: Console) -> None:

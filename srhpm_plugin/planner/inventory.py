@@ -45,9 +45,15 @@ class Entry:
         }
 
 
-def inventory(paths: Sequence[Path], machine: Machine) -> list[Entry]:
-    """An entry for each path, models first. Nothing a file holds is fatal."""
-    entries = [_entry(path, paths, machine) for path in paths]
+def inventory(paths: Sequence[Path], machine: Machine, broken: Sequence[Path] = ()) -> list[Entry]:
+    """An entry for each path, models first. Nothing a file holds is fatal.
+
+    Args:
+        paths: models, each a possible drafter of the others.
+        machine: the hardware.
+        broken: files of which it is known already that they hold no model.
+    """
+    entries = [_entry(path, paths, machine) for path in (*paths, *broken)]
     return sorted(entries, key=lambda e: (e.model is None, str(e.path)))
 
 

@@ -1,11 +1,10 @@
-"""Model files on this machine: where to look (a hook) and what counts as one."""
+"""Where model files are looked for on this machine (a hook), and what is found there."""
 
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomlkit
@@ -14,28 +13,24 @@ from tomlkit.exceptions import TOMLKitError
 from ..errors import UserError
 from ..home import config_dir, data_dir
 from ..hookspecs import hookimpl
+from .search import DEEPEST, Found, collect
 
-# A search must end whatever it is pointed at: folders below each other, entries looked at.
-_DEEPEST = 6
-_MOST_ENTRIES = 20_000
-
-_MAGIC = b"GGUF"
-_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf$", re.IGNORECASE)
-# GGUF files that are no language model; the header's first fields say so.
-_OTHER_KINDS = re.compile(
-    rb"general\.(?:architecture|type)\x08\0\0\0.\0{7}(?:clip|mmproj|adapter|imatrix)", re.DOTALL
-)
-_HEAD_BYTES = 4096
+_VARIABLE = "SRHPM_MODELS"
 
 
 @hookimpl
 def srhpm_model_sources() -> Iterable[Path]:
     """``SRHPM_MODELS``, the folders of our configuration, our own, and Hugging Face's cache."""
-    named = os.environ.get("SRHPM_MODELS", "")
-    yield from (Path(part).expanduser() for part in named.split(os.pathsep) if part)
-    yield from _configured()
+    yield from (place for _, place in _named())
     yield data_dir() / "models"
     yield from _hugging_face()
+
+
+def _named() -> list[tuple[str, Path]]:
+    """Places that the user named, each with who names it."""
+    parts = os.environ.get(_VARIABLE, "").split(os.pathsep)
+    named = [(_VARIABLE, Path(part).expanduser()) for part in parts if part]
+    return named + [(str(config_dir() / "config.toml"), folder) for folder in _configured()]
 
 
 def _configured() -> list[Path]:
@@ -80,59 +75,51 @@ def known_models(near: Path | None = None) -> tuple[Path, ...]:
     Args:
         near: a model whose folder is looked at too, itself included.
     """
+    found = Found()
+    if near is not None:
+        collect(near.expanduser().absolute().parent, 1, found)
+    for source in _sources():
+        collect(source, DEEPEST, found)
+    return tuple(found.models.values())
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that is to be said about the places looked at.
+
+    Attributes:
+        models: as :func:`known_models` gives them.
+        broken: files called ``.gguf`` that hold none or cannot be read.
+        ignored: other files in the places that the user named.
+        missing: places that the user named and that are not there, each with who names it.
+    """
+
+    models: tuple[Path, ...]
+    broken: tuple[Path, ...]
+    ignored: int
+    missing: tuple[tuple[str, Path], ...]
+
+
+def survey() -> Survey:
+    """Looks everywhere."""
+    named = {place for _, place in _named()}
+    ours, elsewhere = Found(), Found()
+    for source in _sources():
+        collect(source, DEEPEST, ours if source in named else elsewhere)
+    models = {**ours.models, **elsewhere.models}
+    broken = {**ours.broken, **elsewhere.broken}
+    return Survey(
+        tuple(models.values()), tuple(broken.values()), len(ours.others), missing_places()
+    )
+
+
+def missing_places() -> tuple[tuple[str, Path], ...]:
+    """Places that the user named and that are not there, each with who names it."""
+    return tuple((who, place) for who, place in _named() if not os.path.lexists(place))
+
+
+def _sources() -> Iterator[Path]:
     from ..plugins import plugins
 
-    found: dict[tuple[int, int], Path] = {}
-    if near is not None:
-        _collect(near.expanduser().absolute().parent, 1, found)
     for group in plugins().hook.srhpm_model_sources():
-        for source in group:
-            _collect(source, _DEEPEST, found)
-    return tuple(found.values())
-
-
-def _collect(source: Path, deepest: int, found: dict[tuple[int, int], Path]) -> None:
-    for path, info in _walk(source, deepest):
-        # One entry per file, however many links lead to it.
-        key = (info.st_dev, info.st_ino)
-        if key not in found and is_model(path):
-            found[key] = path
-
-
-def _walk(source: Path, deepest: int) -> Iterator[tuple[Path, os.stat_result]]:
-    """Regular files below ``source`` (or itself), in order, through links but into no folder
-    twice."""
-    pending, seen, left = [(source, 0)], set[tuple[int, int]](), _MOST_ENTRIES
-    while pending and left > 0:
-        path, depth = pending.pop()
-        left -= 1
-        try:
-            info = path.stat()
-        except (OSError, ValueError):
-            continue  # a dangling or circular link, or not ours to see
-        if stat.S_ISREG(info.st_mode):
-            yield path, info
-            continue
-        key = (info.st_dev, info.st_ino)
-        if not stat.S_ISDIR(info.st_mode) or depth >= deepest or key in seen:
-            continue
-        seen.add(key)
-        try:
-            inside = sorted(path.iterdir(), reverse=True)
-        except OSError:
-            continue
-        pending += [(child, depth + 1) for child in inside]
-
-
-def is_model(path: Path) -> bool:
-    """A GGUF file by its magic, the first part of its model, and a language model as far as the
-    start of its header says."""
-    part = _PART.search(path.name)
-    if (part and part[1] != "00001") or path.name.lower().startswith("mmproj"):
-        return False
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return False
-    return head.startswith(_MAGIC) and not _OTHER_KINDS.search(head)
+        yield from group

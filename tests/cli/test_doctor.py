@@ -202,6 +202,17 @@ def test_folders(monkeypatch, tmp_path):
     assert "SRHPM_HOME" in (checks[0].fix or "")
 
 
+def test_folders_of_models(monkeypatch, tmp_path):
+    monkeypatch.setenv("SRHPM_MODELS", str(tmp_path))
+    (check,) = _checks.check_models()
+    assert check.state == "ok"
+    monkeypatch.setenv("SRHPM_MODELS", str(tmp_path / "gone"))
+    (check,) = _checks.check_models()
+    assert check.state == "warning"
+    assert str(tmp_path / "gone") in check.detail
+    assert "SRHPM_MODELS" in (check.fix or "")
+
+
 def test_full_disk(monkeypatch):
     monkeypatch.setattr(_checks, "_DISK_LEAST", 1 << 62)
     assert [check.state for check in _checks.check_folders()] == ["warning", "warning", "ok"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -31,7 +32,41 @@ def models(*args: str) -> Result:
 
 def test_none(folder: Path) -> None:
     assert "SRHPM_MODELS" in models().output
-    assert json.loads(models("--json").output) == {"models": []}
+    assert json.loads(models("--json").output) == {"models": [], "ignored": 0, "missing": []}
+
+
+def test_files_that_hold_no_model_are_not_passed_over(folder: Path) -> None:
+    (folder / "page.gguf").write_text("<!DOCTYPE html><html>Sign in</html>")
+    (folder / "empty.GGUF").touch()
+    (folder / "gone.gguf").symlink_to(folder / "blob")
+    (folder / "README.md").write_text("about")
+    (folder / "config.json").write_text("{}")
+    output = models().output
+    assert re.search(r"page\.gguf: it is a web page", output)
+    assert re.search(r"empty\.GGUF: the file is empty", output)
+    assert re.search(r"gone\.gguf: no such file", output, re.IGNORECASE)
+    assert "2 other files in the folders you named" in output
+    data = json.loads(models("--json").output)
+    assert {Path(m["path"]).name for m in data["models"]} == {
+        "page.gguf", "empty.GGUF", "gone.gguf"
+    }  # fmt: skip
+    assert data["ignored"] == 2
+
+
+def test_a_file_named_itself_is_never_passed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "model.bin").write_bytes(b"PK\x03\x04")
+    monkeypatch.setenv("SRHPM_MODELS", str(folder / "model.bin"))
+    assert re.search(r"model\.bin: it is a zip archive", models().output)
+
+
+def test_a_folder_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folder / "gone"
+    monkeypatch.setenv("SRHPM_MODELS", os.pathsep.join((str(folder), str(gone))))
+    result = models("--json")
+    assert result.stderr == f"warning: SRHPM_MODELS names {gone}, which is not there\n"
+    assert json.loads(result.stdout)["missing"] == [{"named_by": "SRHPM_MODELS", "path": str(gone)}]
 
 
 def test_a_table(folder: Path, smollm2: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.home import config_dir, data_dir
-from srhpm_plugin.planner import sources
+from srhpm_plugin.planner import search
 from srhpm_plugin.planner.sources import known_models
 
 Write = Callable[..., Path]
@@ -107,7 +107,7 @@ def test_a_search_ends(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyP
     late = write(tmp_path / "root" / "zz.gguf")
     monkeypatch.setenv("SRHPM_MODELS", str(tmp_path / "root"))
     assert known_models() == (late,)
-    monkeypatch.setattr(sources, "_MOST_ENTRIES", 30)
+    monkeypatch.setattr(search, "MOST_ENTRIES", 30)
     assert known_models() == ()
 
 
