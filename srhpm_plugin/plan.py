@@ -153,6 +153,7 @@ class LaunchPlan:
 
     ``argv`` and ``env`` come from the backend and are complete but for host and port, which the
     launcher adds. ``exact`` names what makes speculative output equal to plain, and its cost.
+    ``warnings`` says where the plan is not what was asked for.
     ``gpu_layers`` counts as ``-ngl`` does (the last layers and the head; 0 is CPU only) and
     ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU).
     """
@@ -178,6 +179,7 @@ class LaunchPlan:
     cpu_moe: int = 0
     exact: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -226,4 +228,5 @@ class LaunchPlan:
             "argv": list(self.argv),
             "env": dict(self.env),
             "reasons": list(self.reasons),
+            "warnings": list(self.warnings),
         }

@@ -89,6 +89,12 @@ def make_plan(request: HostRequest, *, command: bool = True) -> LaunchPlan:
     return planner.make_plan(request, command=command)
 
 
+def warn(plan: LaunchPlan) -> None:
+    """Says on standard error where the plan is not what was asked for."""
+    for warning in plan.warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
 def without_draft(plan: LaunchPlan) -> LaunchPlan:
     """The same plan less its drafter: what speculation must not be told from."""
     return replace(plan, draft=None, draft_off_reason="the plain run of a comparison", relax=0.0)

@@ -25,6 +25,7 @@ from ._running import (
     make_request,
     plan_options,
     ready_path,
+    warn,
 )
 
 # The server counts tokens, not requests; each leaves one such line in its log.
@@ -87,6 +88,7 @@ def command(
     backend = plugins().backend(request.backend)
     built = backend.server() is not None
     plan = make_plan(request, command=built or start)
+    warn(plan)
     url = ports.base_url(host, port)
     if not as_json:
         from .plan import print_plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UserError
-from ._running import backend_option, make_request, plan_options
+from ._running import backend_option, make_request, plan_options, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +48,7 @@ def command(
     if argv and not built:
         raise UserError("no command line", "there is no server yet", f"type: {backend.missing()}")
     plan = make_plan(request, command=built)
+    warn(plan)
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
     elif argv:

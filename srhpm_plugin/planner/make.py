@@ -135,7 +135,13 @@ def _ctx_reasons(request: HostRequest, model: ModelInfo) -> tuple[str, ...]:
     ctx = wanted_ctx(request, model)
     if request.ctx is None:
         return (f"context of {ctx} tokens by default (--ctx N for another)",)
-    if ctx < request.ctx:
+    return _warnings(request, model)
+
+
+def _warnings(request: HostRequest, model: ModelInfo) -> tuple[str, ...]:
+    """Where the plan is not what was asked for."""
+    ctx = wanted_ctx(request, model)
+    if request.ctx is not None and ctx < request.ctx:
         return (
             f"context of {ctx} instead of the {request.ctx} tokens asked for: the model was "
             "trained for no more, and the server gives a slot no more",
@@ -168,6 +174,7 @@ def _plan(
         mmproj=request.mmproj,
         cpu_moe=plan.cpu_moe,
         reasons=reasons,
+        warnings=_warnings(request, plan.model),
     )
 
 

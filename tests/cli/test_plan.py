@@ -106,6 +106,17 @@ def test_json_has_what_was_asked(smollm2: Path) -> None:
     assert plan["exact"] == []
 
 
+def test_more_context_than_trained_is_a_warning(smollm2: Path) -> None:
+    result = run("plan", str(smollm2), "--json", "--ctx", "100000", "--draft", "none")
+    plan = json.loads(result.stdout)
+    (warning,) = plan["warnings"]
+    assert "instead of the 100000 tokens asked for" in warning
+    assert warning in plan["reasons"]
+    assert result.stderr == f"warning: {warning}\n"
+    result = run("plan", str(smollm2), "--ctx", "512", "--draft", "none", "--json")
+    assert (json.loads(result.stdout)["warnings"], result.stderr) == ([], "")
+
+
 def test_the_drafter_beside_the_target_is_found(smollm2: Path, tmp_path: Path) -> None:
     # A target four times as large with the same vocabulary: the small model's header, and room.
     (tmp_path / "drafter.gguf").symlink_to(smollm2)
