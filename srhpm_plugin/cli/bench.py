@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..bench import svg
+from ..bench.against import require_llama_server
 from ..bench.decode import DecodeRun, Engine, Prompts, Step, fits_together, run
 from ..bench.prompts import load_prompts, round_prompts
 from ..errors import UserError
@@ -72,10 +72,8 @@ def decode(
     **planned: Any,
 ) -> None:
     """Decode speed of MODEL: stock without drafter, stock with the same drafter, and the plan."""
-    if against is not None and shutil.which(against) is None:
-        raise UserError(
-            f"cannot measure against {against}", "it is no program", "name a llama-server"
-        )
+    if against is not None:
+        require_llama_server(against)
     if plot is not None:
         _require_writable(plot)
     prompts: Prompts = load_prompts(prompt_file) if prompt_file else round_prompts

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+import pytest
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -69,6 +72,36 @@ def test_wrong_use(shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Pat
     code, _, err = shell(*base, "--rounds", 1, "--prompts", broken)
     assert (code, "begins like a JSON array" in err) == (1, True)
     assert not (tmp_path / "journal").exists(), "said before anything was measured"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a text file is no program on Windows")
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("#!/bin/sh\necho usage: true\n", "it is no llama-server: its --help does not name"),
+        ("#!/bin/sh\necho libx.so: cannot open\nexit 127\n", "exit code 127: libx.so: cannot open"),
+        ("#!/no/such/shell\n", "it cannot be run"),
+        (None, "it is a folder"),
+    ],
+)
+def test_against_another_program(
+    script: str | None, why: str, shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
+) -> None:
+    engines(fake_backend, tmp_path / "journal")
+    program = tmp_path / "program"
+    if script is None:
+        program.mkdir()
+    else:
+        program.write_text(script)
+        program.chmod(0o755)
+    args = ("bench", "decode", smollm2, "--backend", "fake", "--draft", "none", "--tokens", 4)
+    code, out, err = shell(*args, "--against", program)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: cannot measure against {program}: ")
+    assert why in err
+    assert "; name a llama-server program with --against" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "journal").exists()
 
 
 def test_against_names_the_stock_server(
