@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -213,24 +212,21 @@ def check_memory(machine: Machine) -> Iterator[Check]:
 
 def check_folders() -> Iterator[Check]:
     """Our folders: writable, and with room for a build."""
+    try:
+        home.require_usable()
+    except UserError as error:
+        yield Check("folders", "broken", f"{error.what}: {error.why}", home.move())
+        return
     for name, folder in (
         ("data", home.data_dir()),
         ("cache", home.cache_dir()),
         ("configuration", home.config_dir()),
     ):
         existing = next(p for p in (folder, *folder.parents) if p.exists())
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                pass
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            detail = f"{folder} cannot be written: {why}"
-            yield Check(f"{name} folder", "broken", detail, _set("SRHPM_HOME"))
-            continue
         free = shutil.disk_usage(existing).free
         if name != "configuration" and free < _DISK_LEAST:
             detail = f"{folder}: only {size(free)} free on that disk"
-            yield Check(f"{name} folder", "warning", detail, _set("SRHPM_HOME"))
+            yield Check(f"{name} folder", "warning", detail, home.move())
         else:
             yield Check(f"{name} folder", "ok", f"{folder}, {size(free)} free")
 
@@ -239,15 +235,10 @@ def check_models() -> Iterator[Check]:
     """The places of models that the user named."""
     missing = missing_places()
     for who, place in missing:
-        fix = _set("SRHPM_MODELS") if who == "SRHPM_MODELS" else f"look into {who}"
+        fix = home.setting(who) if who == "SRHPM_MODELS" else f"look into {who}"
         yield Check("models", "warning", f"{who} names {place}, which is not there", fix)
     if not missing:
         yield Check("models", "ok", "every folder named is there")
-
-
-def _set(variable: str) -> str:
-    """The command that names another folder in a variable of the environment."""
-    return f"$env:{variable} = 'FOLDER'" if sys.platform == "win32" else f"export {variable}=FOLDER"
 
 
 def _uninstall(entry_point: str) -> str | None:

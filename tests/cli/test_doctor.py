@@ -196,10 +196,12 @@ def test_folders(monkeypatch, tmp_path):
     assert all(check.state != "broken" for check in _checks.check_folders())
     assert not home.exists()  # looking changes nothing
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SRHPM_HOME", str(tmp_path / "file"))
-    checks = list(_checks.check_folders())
-    assert [check.state for check in checks] == ["broken"] * 3
-    assert "SRHPM_HOME" in (checks[0].fix or "")
+    for name in ("file", "file/below"):
+        monkeypatch.setenv("SRHPM_HOME", str(tmp_path / name))
+        (check,) = _checks.check_folders()
+        assert check.state == "broken"
+        assert f"{tmp_path / 'file'} is no folder" in check.detail
+        assert "SRHPM_HOME" in (check.fix or "")
 
 
 def test_folders_of_models(monkeypatch, tmp_path):
