@@ -11,6 +11,7 @@ from pathlib import Path
 
 from srhpm_plugin.backend import Backend, Command
 from srhpm_plugin.errors import UserError
+from srhpm_plugin.files import expand
 from srhpm_plugin.hookspecs import hookimpl
 from srhpm_plugin.native.locate import find_server
 from srhpm_plugin.plan import LaunchPlan
@@ -47,7 +48,7 @@ def find_stock() -> StockServer | None:
     """
     named = os.environ.get(VARIABLE)
     if named:
-        path = Path(named).expanduser()
+        path = expand(named)
         if shutil.which(path) is None:
             raise UserError(
                 "no stock server", f"{VARIABLE} names {path}, which is no program", "unset it"

@@ -10,13 +10,14 @@ from pathlib import Path
 import platformdirs
 
 from .errors import UserError
+from .files import expand
 
 _APP = "srhpm-plugin"
 
 
 def _folder(kind: str, default: str) -> Path:
     home = os.environ.get("SRHPM_HOME")
-    return Path(home).expanduser().absolute() / kind if home else Path(default)
+    return expand(home).absolute() / kind if home else Path(default)
 
 
 def data_dir() -> Path:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ..backend import Command
+from ..errors import UserError
 from ..launch.server import Progress as Loading
 from ..plan import HostRequest, LaunchPlan
 from ..plugins import plugins
@@ -70,7 +71,15 @@ def make_request(
     relax: float,
     backend: str,
 ) -> HostRequest:
-    """The options as a request to the planner."""
+    """The options as a request to the planner.
+
+    Raises:
+        UserError: the model's name is empty, which as a path would be the folder one is in.
+    """
+    if not model.strip():
+        raise UserError(
+            f"no model {model!r}", "the name is empty", "see those known: srhpm-plugin models"
+        )
     return HostRequest(
         model=Path(model),
         draft=draft,

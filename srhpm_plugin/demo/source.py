@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import UserError
+from ..files import expand
 from .files import demo_dir, require_space, sha256, whole
 
 VARIABLE = "SRHPM_DEMO_MODEL"
@@ -48,7 +49,7 @@ def fetch_model(
     """
     named = os.environ.get(VARIABLE)
     if named:
-        path = Path(named).expanduser()
+        path = expand(named)
         if not path.is_file():
             raise UserError(
                 "no demo model", f"{VARIABLE} names {path}, which is no file", "unset it"

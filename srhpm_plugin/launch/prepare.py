@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..backend import Command
 from ..errors import UserError
+from ..files import not_a_file
 
 _MODEL_FLAGS = {
     "-m": "model",
@@ -62,7 +63,7 @@ def check_command(command: Command) -> str:
         why = "not a program that can be run" if Path(program).exists() else "no such file"
         raise UserError(f"cannot run {program}", why, "build it: srhpm-plugin native build")
     for role, path in model_files(command).items():
-        if not path.is_file():
-            why = "it is a folder" if path.is_dir() else "no such file"
-            raise UserError(f"cannot load {role} {path}", why, "check the path")
+        missing = not_a_file(path)
+        if missing:
+            raise UserError(f"cannot load {role} {path}", missing, "check the path")
     return Path(program).stem

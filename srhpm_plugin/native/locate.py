@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UserError
+from ..files import expand
 from ..home import data_dir
 
 EXE = ".exe" if sys.platform == "win32" else ""
@@ -70,7 +71,7 @@ def find_program(name: str) -> Path | None:
     """
     named = os.environ.get("SRHPM_SERVER")
     if named:
-        server = Path(named).expanduser()
+        server = expand(named)
         if not server.is_file():
             raise UserError(
                 "no server program", f"SRHPM_SERVER names {server}, which is no file", "unset it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import UserError
+from ..files import not_a_file
 from ..model import ModelInfo
 from ..plan import HostRequest
 from .kv import KV_TYPES, block_size
@@ -36,8 +37,8 @@ def check_request(request: HostRequest) -> None:
                 "the server keeps no KV cache of this type",
                 f"give one of: {', '.join(KV_TYPES)}",
             )
-    if request.mmproj is not None and not request.mmproj.is_file():
-        raise UserError(f"no projector {request.mmproj}", "there is no such file", "check the path")
+    if request.mmproj is not None and (why := not_a_file(request.mmproj)):
+        raise UserError(f"no projector {request.mmproj}", why, "check the path")
 
 
 def _whole(option: str, value: int | None, most: int) -> None:

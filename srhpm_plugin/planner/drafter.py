@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserError
+from ..files import expand, not_a_file
 from ..model import ModelInfo
 from ..plan import Draft, DraftChoice, HostRequest
 from .headers import read_header
@@ -56,7 +57,7 @@ def choose_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) 
     if request.draft == "ngram":
         return DraftChoice(ngram_draft(), reasons=(f"n-gram drafter as asked: {_NGRAM_WHY}",))
     if request.draft != "auto":
-        return _named(request, model, Path(request.draft).expanduser())
+        return _named(request, model)
     if model.n_mtp_layers:
         draft = Draft("draft-mtp", None, N_MIN, N_MAX, P_MIN)
         n = model.n_mtp_layers
@@ -65,10 +66,12 @@ def choose_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) 
     return _best(request, model, known)
 
 
-def _named(request: HostRequest, model: ModelInfo, path: Path) -> DraftChoice:
+def _named(request: HostRequest, model: ModelInfo) -> DraftChoice:
     other = "give another model to --draft, or --draft auto, ngram or none"
-    if not path.is_file():
-        raise UserError(f"no drafter {path}", "there is no such file", other)
+    missing = not_a_file(request.draft)
+    if missing:
+        raise UserError(f"no drafter {request.draft!r}", missing, other)
+    path = expand(request.draft)
     drafter = read_header(path)
     what = f"{path.name} cannot draft for {model.name}"
     why = _unfit(model, drafter)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import UserError
+from ..files import NO_SUCH_FILE, expand, not_a_file
 from .headers import read_header
 from .sources import known_models
 
@@ -35,13 +36,9 @@ def find_model(text: str, known: Iterable[Path] | None = None) -> Path:
     Raises:
         UserError: nothing or more than one model is called so; similar names are listed.
     """
-    path = Path(text).expanduser()
-    try:
-        if path.is_file():
-            return path
-        folder = path.is_dir()
-    except (OSError, ValueError):
-        folder = False
+    missing = not_a_file(text)
+    if missing is None:
+        return expand(text)
     paths = list(known_models() if known is None else known)
     wanted = text.casefold()
     hits = [p for p in paths if wanted in _names(p)] or [p for p in paths if wanted == _stated(p)]
@@ -51,8 +48,9 @@ def find_model(text: str, known: Iterable[Path] | None = None) -> Path:
         shown = ", ".join(str(p) for p in hits[:5])
         why = f"{len(hits)} are called so"
         raise UserError(f"no single model {text!r}", why, f"give one of: {shown}")
-    why = "it is a folder" if folder else "there is no such file and no known model of this name"
-    raise UserError(f"no model {text!r}", why, _suggest(text, paths))
+    if missing == NO_SUCH_FILE:
+        missing += " and no known model of this name"
+    raise UserError(f"no model {text!r}", missing, _suggest(text, paths))
 
 
 def _names(path: Path) -> set[str]:

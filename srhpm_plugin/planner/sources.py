@@ -11,6 +11,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from ..errors import UserError
+from ..files import expand
 from ..home import config_dir, data_dir
 from ..hookspecs import hookimpl
 from .search import DEEPEST, Found, collect
@@ -29,7 +30,7 @@ def srhpm_model_sources() -> Iterable[Path]:
 def _named() -> list[tuple[str, Path]]:
     """Places that the user named, each with who names it."""
     parts = os.environ.get(_VARIABLE, "").split(os.pathsep)
-    named = [(_VARIABLE, Path(part).expanduser()) for part in parts if part]
+    named = [(_VARIABLE, expand(part)) for part in parts if part]
     return named + [(str(config_dir() / "config.toml"), folder) for folder in _configured()]
 
 
@@ -54,15 +55,15 @@ def _configured() -> list[Path]:
             "models.folders is not a list of paths",
             'write it as: [models] folders = ["/path/one", "/path/two"]',
         )
-    return [Path(folder).expanduser() for folder in folders]
+    return [expand(folder) for folder in folders]
 
 
 def _hugging_face() -> Iterator[Path]:
     """Snapshots only: the blobs beside them are the same files under names nobody knows."""
     home = os.environ.get("HF_HOME")
     cache = os.environ.get("HF_HUB_CACHE")
-    root = Path(home).expanduser() if home else Path.home() / ".cache" / "huggingface"
-    hub = Path(cache).expanduser() if cache else root / "hub"
+    root = expand(home) if home else Path.home() / ".cache" / "huggingface"
+    hub = expand(cache) if cache else root / "hub"
     try:
         yield from sorted(hub.glob("models--*/snapshots"))
     except OSError:
@@ -77,7 +78,7 @@ def known_models(near: Path | None = None) -> tuple[Path, ...]:
     """
     found = Found()
     if near is not None:
-        collect(near.expanduser().absolute().parent, 1, found)
+        collect(expand(near).absolute().parent, 1, found)
     for source in _sources():
         collect(source, DEEPEST, found)
     return tuple(found.models.values())

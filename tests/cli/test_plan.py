@@ -139,6 +139,9 @@ def test_the_drafter_beside_the_target_is_found(smollm2: Path, tmp_path: Path) -
         (("--relax", "nan"), 1),
         (("--cache-type-k", "f17"), 1),
         (("--draft", "/none/such.gguf"), 1),
+        (("--draft", ""), 1),
+        (("--draft", "/"), 1),
+        (("--draft", "~no-such-user/x"), 1),
         (("--backend", "other"), 1),
         (("--argv", "--json"), 2),
     ],
@@ -149,6 +152,11 @@ def test_wrong_options(args: tuple[str, ...], code: int, smollm2: Path) -> None:
     assert "Traceback" not in result.stderr
     if code == 1:
         assert re.fullmatch(r"error: [^\n]+: [^\n]+; [^\n]+\n", result.stderr)
+
+
+def test_empty_names_are_called_so(smollm2: Path) -> None:
+    for args in (("",), (str(smollm2), "--draft", "")):
+        assert "the name is empty" in run("plan", *args).stderr
 
 
 def test_damaged_files(damaged_gguf: tuple[Path, str]) -> None:
