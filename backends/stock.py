@@ -49,7 +49,7 @@ def find_stock() -> StockServer | None:
     named = os.environ.get(VARIABLE)
     if named:
         path = expand(named)
-        if shutil.which(path) is None:
+        if shutil.which(str(path)) is None:  # Python below 3.12 takes no Path there on Windows
             raise UserError(
                 "no stock server", f"{VARIABLE} names {path}, which is no program", "unset it"
             )

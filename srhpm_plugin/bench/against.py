@@ -32,7 +32,7 @@ def require_llama_server(program: Path) -> None:
 def _unfit(program: Path) -> str | None:
     if program.is_dir():
         return "it is a folder"
-    found = shutil.which(program)
+    found = shutil.which(str(program))
     if found is None:
         return "it is no program"
     try:

@@ -40,6 +40,23 @@ def test_nothing_to_be_found(make_plan, monkeypatch):
         StockBackend().command(make_plan())
 
 
+def test_names_are_looked_up_as_text(tmp_path, monkeypatch):
+    """On Windows, Python below 3.12 raises for a path that is not a string."""
+    look = stock.shutil.which
+
+    def which(command):
+        if not isinstance(command, str):
+            raise TypeError("argument of type 'WindowsPath' is not iterable")
+        return look(command)
+
+    monkeypatch.setattr(stock.shutil, "which", which)
+    named = program(tmp_path / "named", "my-server")
+    monkeypatch.setenv("SRHPM_STOCK_SERVER", str(named))
+    found = find_stock()
+    assert found is not None
+    assert found.path == named
+
+
 def test_named_before_path_before_ours(tmp_path, monkeypatch):
     ours = program(tmp_path / "ours")
     monkeypatch.setattr(stock, "find_server", lambda: ours)
