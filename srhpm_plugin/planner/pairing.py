@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+
 from ..model import Tokenizer
+from .tokens import readable
 
 # llama.cpp's rule (common/speculative.cpp): vocabularies may differ in size by padding, and the
 # first ids, where converters put their unknown and padding tokens, are not compared.
@@ -14,6 +18,8 @@ _SAME_KIND = {"gemma4": "gpt2", "hybriddna": "gpt2", "whitespace": "gpt2"}
 
 # Special ids that a model may produce or stop at. Padding, unknown and masks never come up.
 _MEANT = ("bos", "eos", "eot", "eom")
+
+_SHOWN = 40  # bytes of a token
 
 
 def upstream_difference(target: Tokenizer, drafter: Tokenizer) -> str | None:
@@ -66,9 +72,17 @@ def _token_difference(target: Tokenizer, drafter: Tokenizer) -> str | None:
         return "its tokens differ from the target's"
     for i in range(FIRST_TOKEN_COMPARED, min(len(ours), len(theirs))):
         if ours[i] != theirs[i]:
-            return f"token {i} is {_text(theirs[i])}, the target's is {_text(ours[i])}"
+            its, targets = _texts(theirs[i], drafter.model, ours[i], target.model)
+            return f"token {i} is {its}, the target's is {targets}"
     return None
 
 
-def _text(token: bytes) -> str:
-    return ascii(token.decode("utf-8", "backslashreplace")[:40])
+def _texts(its: bytes, its_model: str, targets: bytes, targets_model: str) -> tuple[str, str]:
+    """Both tokens for a message: as people read them, or as the files have them where people would
+    not see the difference."""
+    words = readable(its, its_model), readable(targets, targets_model)
+    if words[0] != words[1]:
+        return words
+    same = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, its, targets)))
+    end = max(same + 1, _SHOWN)
+    return repr(its[:end]), repr(targets[:end])

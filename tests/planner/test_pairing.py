@@ -74,6 +74,46 @@ def test_one_token_differs(at: int, models: SimpleNamespace) -> None:
         assert found == f"token {at} is '\\x1b[31m other', the target's is 'word{at}'"
 
 
+@pytest.mark.parametrize(
+    ("model", "theirs", "shown"),
+    [
+        ("gpt2", "Ġthe", "' the'"),
+        ("gpt2", "Ċ", "'\\n'"),
+        ("gpt2", "ĠÃ¼ber", "' über'"),
+        ("gpt2", "ä¸", "b'\\xe4\\xb8'"),  # two of a character's three bytes
+        ("gpt2", "<|im_end|>", "'<|im_end|>'"),
+        ("gpt2", "<模型>", "'<模型>'"),  # an added token, written plainly
+        ("gpt2", "Ġ" * 60, repr(" " * 40)),
+        ("llama", "▁the", "' the'"),
+        ("gemma4", "▁▁", "'  '"),
+        ("llama", "Ġ", "'Ġ'"),
+        ("rwkv", "▁a", "'▁a'"),
+    ],
+)
+def test_tokens_as_people_read_them(
+    model: str, theirs: str, shown: str, models: SimpleNamespace
+) -> None:
+    words = [*WORDS]
+    words[9] = theirs
+    target, drafter = (models.tokens_of(w, model=model) for w in (WORDS, words))
+    found = upstream_difference(target, drafter)
+    assert found == f"token 9 is {shown}, the target's is 'word9'"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(" a", "Ġa"), ("Ġ" * 50, "Ġ" * 60), ("x" * 41, "x" * 40)]
+)
+def test_tokens_that_read_alike_are_told_apart(
+    ours: str, theirs: str, models: SimpleNamespace
+) -> None:
+    pair = [models.tokens_of([*WORDS[:9], word, *WORDS[10:]]) for word in (ours, theirs)]
+    found = upstream_difference(*pair)
+    assert found is not None
+    its, targets = found.removeprefix("token 9 is ").split(", the target's is ")
+    assert its != targets
+    assert its.startswith("b'")
+
+
 def test_unknown_tokens_never_pass(models: SimpleNamespace) -> None:
     bare = replace(models.tokens_of([*WORDS, "more"]), token_spans=())
     assert upstream_difference(models.tokens_of(WORDS), bare) == (
