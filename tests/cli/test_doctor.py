@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from srhpm_plugin.cli import _checks
+from srhpm_plugin.cli import _checks, _tools
 from srhpm_plugin.cli.doctor import command, examine
+from srhpm_plugin.home import cache_dir
 from srhpm_plugin.machine.probe import probe
+from srhpm_plugin.native import toolchain
 from srhpm_plugin.plugins import GROUP, load
 
 EXE = ".exe" if sys.platform == "win32" else ""
@@ -52,7 +54,16 @@ def test_healthy_machine(server):
     checks = {check["name"]: check for check in report["checks"]}
     assert str(server) in checks["server"]["detail"]
     assert "version" in checks["server"]["detail"]
-    for name in ("plugins", "server", "compiler", "cmake", "environment", "processor"):
+    for name in (
+        "plugins",
+        "server",
+        "compiler",
+        "cmake",
+        "ninja",
+        "ccache",
+        "environment",
+        "processor",
+    ):
         assert checks[name]["ok"] is True, checks[name]
     assert {"GPUs", "huge pages", "memory", "data folder", "cache folder"} <= checks.keys()
 
@@ -134,10 +145,41 @@ def test_damaged_installation_is_reported(monkeypatch):
 def test_no_compiler(monkeypatch, built, state):
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
-    compiler, cmake = _checks.check_compiler(built)
-    assert (compiler.state, compiler.detail) == (state, "no C++17 compiler")
+    monkeypatch.setattr(toolchain, "_installed_program", lambda name, exe: None)
+    compiler, cmake, ninja, ccache = _tools.check_tools(built)
+    assert (compiler.state, compiler.detail) == (state, "there is no C++17 compiler")
     assert compiler.fix
-    assert "PyPI" in cmake.detail
+    for tool in (cmake, ninja):
+        assert tool.ok
+        assert tool.detail == "not installed; a build will fetch it from PyPI"
+    assert ccache.ok
+    assert ccache.detail.startswith("not installed")
+
+
+def test_tools_are_found_where_a_build_finds_them(monkeypatch, tmp_path):
+    fetched = cache_dir() / "tools" / "cmake" / "cmake" / "data" / "bin" / f"cmake{EXE}"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_bytes(b"\x7fELF")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, cmake, _, _ = _tools.check_tools(True)
+    assert cmake.detail == str(fetched)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a text file is no program on Windows")
+def test_old_cmake_is_said_to_be_replaced(monkeypatch, tmp_path):
+    old = tmp_path / "cmake"
+    old.write_text("#!/bin/sh\necho cmake version 3.5.1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_installed_program", lambda name, exe: None)
+    _, cmake, _, _ = _tools.check_tools(True)
+    assert cmake.detail == f"{old} is older than 3.18; a build will fetch it from PyPI"
+
+
+def test_a_compiler_that_is_none(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    compiler = next(_tools.check_tools(False))
+    assert (compiler.state, compiler.fix) == ("broken", "unset CXX")
 
 
 def test_llama_cpp_configuration_is_a_warning(monkeypatch, tmp_path):
