@@ -116,6 +116,7 @@ class Step:
 
 Prompts = Sequence[Prompt] | Callable[[int], Sequence[Prompt]]
 OnProgress = Callable[[Step], None]
+_Identity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 def run(
@@ -145,7 +146,9 @@ def run(
     Raises:
         UserError: a server cannot be started, died or refused.
     """
-    bench = _Bench(engines, prompts, tokens, rounds, on_progress=on_progress, chat=chat)
+    bench = _Bench(
+        engines, prompts, tokens, rounds, on_progress=on_progress, chat=chat, compare=compare
+    )
     if together if together is not None else fits_together(engines):
         bench.together()
     else:
@@ -185,6 +188,7 @@ class _Bench:
         *,
         on_progress: OnProgress | None,
         chat: bool,
+        compare: bool,
     ) -> None:
         self.engines = engines
         self.rounds = [prompts(n) if callable(prompts) else prompts for n in range(rounds)]
@@ -194,7 +198,8 @@ class _Bench:
         self.texts: dict[tuple[int, int], str] = {}
         self.answers: dict[str, dict[tuple[int, int], Completion]] = {e.name: {} for e in engines}
         self.done = 0
-        self.total = sum(map(len, self.rounds)) * len(engines)
+        runs = len(engines) + (len(self.plain_servers()) if compare else 0)
+        self.total = sum(map(len, self.rounds)) * runs
 
     def tell(self, text: str) -> None:
         if self.on_progress is not None:
@@ -245,25 +250,31 @@ class _Bench:
                     for index in range(len(prompts)):
                         self.ask(engine, client, (number, index))
 
+    def plain_servers(self) -> dict[_Identity, Engine]:
+        """The plain servers that are not among the engines themselves, each with the first engine
+        that is compared with it."""
+        timed = {_identity(e.command) for e in self.engines if not e.plain}
+        found: dict[_Identity, Engine] = {}
+        for engine in self.engines:
+            if engine.plain is not None and _identity(engine.plain) not in timed:
+                found.setdefault(_identity(engine.plain), engine)
+        return found
+
     def references(self) -> dict[str, dict[tuple[int, int], Completion]]:
         """Plain's answers by engine name; each plain server runs once, or not at all when it is
         one of the engines."""
         known = {_identity(e.command): self.answers[e.name] for e in self.engines if not e.plain}
-        found: dict[str, dict[tuple[int, int], Completion]] = {}
-        for engine in self.engines:
-            if engine.plain is None:
-                continue
-            identity = _identity(engine.plain)
-            if identity not in known:
-                name = f"{engine.name}: plain for comparison"
-                answers: dict[tuple[int, int], Completion] = {}
-                known[identity] = answers
-                with self.server(name, engine.plain, engine.ready_path) as client:
-                    for key, text in self.texts.items():
-                        self.tell(f"{name}, {len(answers) + 1} of {len(self.texts)}")
-                        answers[key] = client.complete(text, self.tokens)
-            found[engine.name] = known[identity]
-        return found
+        for identity, engine in self.plain_servers().items():
+            assert engine.plain is not None
+            name = f"{engine.name}: plain for comparison"
+            answers: dict[tuple[int, int], Completion] = {}
+            known[identity] = answers
+            with self.server(name, engine.plain, engine.ready_path) as client:
+                for key, text in self.texts.items():
+                    self.tell(f"{name}, {len(answers) + 1} of {len(self.texts)}")
+                    answers[key] = client.complete(text, self.tokens)
+                    self.done += 1
+        return {e.name: known[_identity(e.plain)] for e in self.engines if e.plain is not None}
 
     def result(
         self, engine: Engine, references: dict[str, dict[tuple[int, int], Completion]]
@@ -295,5 +306,5 @@ class _Bench:
         )
 
 
-def _identity(command: Command) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _identity(command: Command) -> _Identity:
     return command.argv, tuple(sorted(command.env.items()))

@@ -1,21 +1,16 @@
-"""What `launch`, `verify` and `bench decode` share: options, plans and progress bars."""
+"""What `launch`, `verify` and `bench decode` share: options and plans."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ..backend import Command
 from ..errors import UserError
-from ..launch.server import Progress as Loading
 from ..plan import HostRequest, LaunchPlan
 from ..plugins import plugins
 
@@ -128,58 +123,3 @@ def draft_words(plan: LaunchPlan) -> str | None:
     if plan.draft is None:
         return None
     return f"{plan.draft.type} {plan.draft.path.name}" if plan.draft.path else plan.draft.type
-
-
-class Bar:
-    """One progress bar on standard error; on anything but a terminal, a line for each new text.
-
-    Use as a context manager.
-    """
-
-    def __init__(self, *, show: bool = True) -> None:
-        self._console = Console(stderr=True)
-        self._show = show
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._last = ""
-        if show and self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(),
-                console=self._console,
-                transient=True,
-            )
-
-    def __enter__(self) -> Bar:
-        if self._bar is not None:
-            self._bar.start()
-            self._task = self._bar.add_task("", total=None, note="")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Sets text and position; without a position the bar only moves."""
-        if self._bar is not None and self._task is not None:
-            note = f"{done:.0f}/{total:.0f}" if done is not None and total and total > 1 else ""
-            self._bar.update(
-                self._task, description=text, completed=done or 0, total=total, note=note
-            )
-        elif self._show and text != self._last:
-            self._last = text
-            print(text, file=sys.stderr, flush=True)
-
-    def loading(self, name: str, progress: Loading) -> None:
-        """A server's load progress."""
-        known = progress.fraction is not None
-        doing = "warming up" if progress.stage == "warm-up" else f"loading {progress.stage}"
-        self.show(f"{name}: {doing}", progress.fraction, 1.0 if known else None)

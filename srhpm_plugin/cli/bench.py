@@ -20,8 +20,8 @@ from ..bench.decode import DecodeRun, Engine, Prompts, Step, fits_together, run
 from ..bench.prompts import load_prompts, round_prompts
 from ..errors import UserError
 from ..plan import HostRequest, LaunchPlan
+from ._bar import Bar, Pace
 from ._running import (
-    Bar,
     backend_option,
     command_of,
     draft_words,
@@ -79,10 +79,12 @@ def decode(
     prompts: Prompts = load_prompts(prompt_file) if prompt_file else round_prompts
     engines = contenders(make_request(**planned), against)
     together = fits_together(engines)
+    pace = Pace()
     with Bar(show=not as_json) as bar:
 
         def show(step: Step) -> None:
-            bar.show(step.text, step.done, step.total)
+            left = pace.left(step.done, step.total, fresh=not step.done)
+            bar.show(step.text, step.done, step.total, left)
 
         runs = run(engines, prompts, tokens, rounds, show, together=together)
     if as_json:

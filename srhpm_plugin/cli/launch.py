@@ -17,8 +17,8 @@ from ..launch.prepare import ignored_variables
 from ..launch.server import Server
 from ..plan import LaunchPlan
 from ..plugins import plugins
+from ._bar import Bar
 from ._running import (
-    Bar,
     backend_option,
     command_of,
     make_plan,

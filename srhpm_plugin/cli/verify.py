@@ -18,8 +18,8 @@ from ..bench.prompts import load_prompts, round_prompts
 from ..errors import UserError
 from ..plan import HostRequest, LaunchPlan
 from ..verify import Difference, Side, Verification, verify
+from ._bar import Bar, Pace
 from ._running import (
-    Bar,
     backend_option,
     command_of,
     draft_words,
@@ -66,7 +66,15 @@ def command(
         plain = make_plan(replace(request, backend="stock", draft="none", relax=0.0))
     else:
         plain = without_draft(plan)
+    pace = Pace()
     with Bar(show=not as_json) as bar:
+
+        def show(name: str, done: int, total: int) -> None:
+            # Two rounds of the same prompts, and a load before each.
+            before = total if name == "plan" else 0
+            left = pace.left(before + done, 2 * total, fresh=not done)
+            bar.show(f"{name}: asking", done, total, left)
+
         outcome = verify(
             Side("plain", command_of(plain), ready_path(plain)),
             Side("plan", command_of(plan), ready_path(plan)),
@@ -75,7 +83,7 @@ def command(
             chat="tokenizer.chat_template" in plan.model.metadata,
             parallel=plan.parallel,
             relax=plan.relax,
-            on_step=lambda name, done, total: bar.show(f"{name}: asking", done, total),
+            on_step=show,
             on_load=bar.loading,
         )
     warning = _warning(outcome, plan)

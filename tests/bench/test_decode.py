@@ -106,7 +106,11 @@ def test_tokens_are_compared_with_plain(fake_server: Fake, journal: Path) -> Non
             plain=other_plain,
         ),
     ]
-    runs = {r.engine: r for r in run(engines, PROMPTS, 10, 2, together=True)}
+    steps: list[Step] = []
+    found = run(engines, PROMPTS, 10, 2, steps.append, together=True)
+    runs = {r.engine: r for r in found}
+    assert {step.total for step in steps} == {16}, "those for comparison count, too"
+    assert steps[-1].done == 15
     assert runs["plain"].tokens_equal_to_plain is None
     assert runs["same"].tokens_equal_to_plain is True
     assert runs["differs"].tokens_equal_to_plain is False

@@ -46,6 +46,18 @@ def test_three_engines(shell: Shell, fake_backend: Any, smollm2: Path, tmp_path:
     assert "5 of 5" in out
 
 
+def test_the_time_left_is_told(
+    shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
+) -> None:
+    engines(fake_backend, tmp_path / "journal")
+    args = ("--backend", "fake", "--draft", "none", "--rounds", 1, "--tokens", 16)
+    _, _, err = shell("bench", "decode", smollm2, *args)
+    lines = [line for line in err.splitlines() if "round" in line]
+    assert len(lines) == 10
+    assert not any("left" in line for line in lines[:2])
+    assert all(line.endswith("about 5 s left") for line in lines[2:])
+
+
 def test_without_a_drafter_two_engines(
     shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
 ) -> None:

@@ -26,6 +26,17 @@ def test_equal(shell: Shell, fake_backend: Any, smollm2: Path) -> None:
     assert data["draft"]["type"] == "ngram"
 
 
+def test_the_time_left_is_told(shell: Shell, fake_backend: Any, smollm2: Path) -> None:
+    fake_backend("fake", drafting=DRAFTS)
+    _, _, err = shell("verify", smollm2, "--backend", "fake", "--draft", "ngram", "--tokens", 8)
+    asking = [line for line in err.splitlines() if "asking" in line]
+    assert asking == [
+        "plain: asking",
+        "plain: asking, about 5 s left",
+        "plan: asking, about 5 s left",
+    ]
+
+
 def test_a_difference_is_named_and_fails(shell: Shell, fake_backend: Any, smollm2: Path) -> None:
     fake_backend("fake", drafting=[*DRAFTS, "--differ-at", 3, "--differ-in", "JSON array"])
     args = ("verify", smollm2, "--backend", "fake", "--draft", "ngram", "--tokens", 8)
