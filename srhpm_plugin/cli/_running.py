@@ -51,6 +51,31 @@ def plan_options(function: F) -> F:
     return function
 
 
+def prompt_options(tokens: int, least: int = 1) -> Callable[[F], F]:
+    """What is asked and how much is to be answered: by default ``tokens``, at least ``least``."""
+
+    def add(function: F) -> F:
+        for option in (
+            click.option(
+                "--tokens",
+                type=click.IntRange(least),
+                default=tokens,
+                show_default=True,
+                help="Tokens per prompt.",
+            ),
+            click.option(
+                "--prompts",
+                "prompt_file",
+                type=click.Path(path_type=Path),
+                help="One prompt per line, or a JSON array; default: five of mixed kind.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return add
+
+
 backend_option = click.option(
     "--backend", default="srhpm", show_default=True, help="The engine: srhpm, stock or a plugin's."
 )

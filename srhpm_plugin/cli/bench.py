@@ -28,6 +28,7 @@ from ._running import (
     make_plan,
     make_request,
     plan_options,
+    prompt_options,
     ready_path,
     without_draft,
 )
@@ -43,16 +44,14 @@ def command() -> None:
 @command.command("decode")
 @plan_options
 @backend_option
+@prompt_options(128, least=2)
 @click.option(
-    "--prompts",
-    "prompt_file",
-    type=click.Path(path_type=Path),
-    help="One prompt per line, or a JSON array; default: five kinds, new ones in each round.",
+    "--rounds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Rounds; each has its own prompts where none are given.",
 )
-@click.option(
-    "--tokens", type=click.IntRange(2), default=128, show_default=True, help="Tokens per prompt."
-)
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path),

@@ -26,6 +26,7 @@ from ._running import (
     make_plan,
     make_request,
     plan_options,
+    prompt_options,
     ready_path,
     without_draft,
 )
@@ -34,15 +35,7 @@ from ._running import (
 @click.command("verify")
 @plan_options
 @backend_option
-@click.option(
-    "--prompts",
-    "prompt_file",
-    type=click.Path(path_type=Path),
-    help="One prompt per line, or a JSON array of strings; default: five of mixed kind.",
-)
-@click.option(
-    "--tokens", type=click.IntRange(1), default=256, show_default=True, help="Tokens per prompt."
-)
+@prompt_options(256)
 @click.option(
     "--against",
     type=click.Choice(["plain", "stock"]),
