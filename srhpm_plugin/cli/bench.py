@@ -33,6 +33,8 @@ from ._running import (
     without_draft,
 )
 
+# Fewer passes than these tokens take last hardly longer than the clock's and the scheduler's whims.
+_TOKENS_LEAST = 16
 _STOCK_SERVER = "SRHPM_STOCK_SERVER"  # where the stock backend looks first
 
 
@@ -75,6 +77,9 @@ def decode(
         require_llama_server(against)
     if plot is not None:
         _require_writable(plot)
+    warnings = _warnings(tokens)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     prompts: Prompts = load_prompts(prompt_file) if prompt_file else round_prompts
     engines = contenders(make_request(**planned), against)
     together = fits_together(engines)
@@ -94,6 +99,7 @@ def decode(
                     "rounds": rounds,
                     "together": together,
                     "servers": {engine.name: engine.command.argv[0] for engine in engines},
+                    "warnings": warnings,
                     "runs": [result.to_json() for result in runs],
                 },
                 indent=2,
@@ -105,6 +111,15 @@ def decode(
             click.echo(f"{engine.name}: {engine.command.argv[0]}")
     if plot:
         write_plot(plot, runs, tokens, rounds)
+
+
+def _warnings(tokens: int) -> list[str]:
+    """Why the figures may mean less than they seem to."""
+    if tokens >= _TOKENS_LEAST:
+        return []
+    return [
+        f"{tokens} tokens per prompt are too few: speeds and ratios are noise below {_TOKENS_LEAST}"
+    ]
 
 
 def contenders(request: HostRequest, against: Path | None = None) -> list[Engine]:

@@ -46,6 +46,19 @@ def test_three_engines(shell: Shell, fake_backend: Any, smollm2: Path, tmp_path:
     assert "5 of 5" in out
 
 
+def test_few_tokens_are_noise(
+    shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
+) -> None:
+    engines(fake_backend, tmp_path / "journal")
+    args = ("bench", "decode", smollm2, "--backend", "fake", "--draft", "none", "--rounds", 1)
+    _, out, err = shell(*args, "--tokens", 15, "--json")
+    (warning,) = json.loads(out)["warnings"]
+    assert "noise below 16" in warning
+    assert err == f"warning: {warning}\n"
+    _, out, err = shell(*args, "--tokens", 16, "--json")
+    assert (json.loads(out)["warnings"], err) == ([], "")
+
+
 def test_the_time_left_is_told(
     shell: Shell, fake_backend: Any, smollm2: Path, tmp_path: Path
 ) -> None:
