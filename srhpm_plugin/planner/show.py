@@ -141,7 +141,7 @@ def memory_table(memory: Sequence[MemoryUse], out: Console) -> Table:
             table.add_row(part, *(size(v) if v else "-" for v in values))
     table.add_row("total", *(size(use.total) for use in memory))
     table.add_row("free now", *(size(use.free) for use in memory))
-    table.add_row("", *(_bar(use, out, len(memory)) for use in memory))
+    table.add_row("total of free", *(_bar(use, out, len(memory)) for use in memory))
     return table
 
 

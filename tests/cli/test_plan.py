@@ -75,6 +75,7 @@ def test_sections(smollm2: Path) -> None:
     assert not re.search(r" $", out, re.MULTILINE)
     assert str(smollm2) in out
     assert re.search(r"^kv +45\.0 MiB$", out, re.MULTILINE)
+    assert re.search(r"^total of free +[█░]+ +\d+%$", out, re.MULTILINE), "the bar says of what"
     # The command stands on a line of its own and is whole.
     last = out.strip().splitlines()[-1]
     assert last.endswith("--offline") or str(smollm2) in last
