@@ -68,18 +68,23 @@ def make_cpu(
     else:
         logical = sum(len(core.cpus) for core in cores)
     physical = len(cores)
-    usable = physical if allowed is None else sum(bool(core.cpus & allowed) for core in cores)
-    if not usable:
+    ours = [core for core in cores if allowed is None or core.cpus & allowed]
+    if not ours:
         notes.append("the CPUs allowed to this process are none of those online: ignored")
-        usable = physical
+        ours = list(cores)
+    usable = len(ours)
+    # Pinned to efficiency cores alone, none of them holds a faster one up.
+    fast = sum(core.performance for core in ours) or usable
     if quota is not None:
         usable = max(1, min(usable, int(quota)))
+        fast = min(fast, usable)
     return Cpu(
         name=name or "unknown",
         logical=logical,
         physical=physical,
         performance=sum(core.performance for core in cores) or physical,
         usable=usable,
+        usable_performance=fast,
         cgroup_limit=quota,
         smt=logical > physical,
         isa=isa,

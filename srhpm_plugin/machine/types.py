@@ -14,8 +14,10 @@ class Cpu:
         name: marketing name.
         logical: logical CPUs of the machine.
         physical: physical cores.
-        performance: physical performance cores; equals ``physical`` without a P/E split.
+        performance: physical performance cores of the machine; equals ``physical`` without a P/E
+            split.
         usable: physical cores this process may use after affinity and cgroup limits.
+        usable_performance: the performance cores among them; all where none of them is one.
         cgroup_limit: CPUs granted by a cgroup quota, or ``None``.
         smt: more than one hardware thread per core.
         isa: instruction sets that matter here, e.g. ``avx2``, ``avx512_vnni``.
@@ -26,6 +28,7 @@ class Cpu:
     physical: int
     performance: int
     usable: int
+    usable_performance: int
     cgroup_limit: float | None
     smt: bool
     isa: tuple[str, ...]

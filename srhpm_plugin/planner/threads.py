@@ -19,11 +19,15 @@ def choose_threads(request: HostRequest, machine: Machine) -> tuple[int, str]:
         if request.threads > cpu.logical:
             why += f", more than the {cpu.logical} hardware threads of this machine"
         return request.threads, why
-    threads = max(1, min(cpu.usable, cpu.performance))
-    why = f"{threads} threads: one per performance core"
-    if cpu.physical > cpu.performance:
-        why += f" ({cpu.performance} of {cpu.physical}; the others would hold them up)"
-    if cpu.usable < cpu.performance:
+    threads = max(1, cpu.usable_performance)
+    others = "the others would hold them up"
+    if cpu.usable < cpu.physical:
         limit = f"a limit of {cpu.cgroup_limit:g} CPUs" if cpu.cgroup_limit else "the CPU affinity"
         why = f"{threads} threads: {limit} leaves {cpu.usable} of {cpu.physical} cores"
+        if threads < cpu.usable:
+            why += f", {threads} of them performance cores ({others})"
+    else:
+        why = f"{threads} threads: one per performance core"
+        if threads < cpu.physical:
+            why += f" ({threads} of {cpu.physical}; {others})"
     return threads, why

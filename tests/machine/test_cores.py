@@ -82,6 +82,22 @@ def test_affinity_counts_cores_not_threads(fake, lay_out):
     assert (cpu.physical, cpu.usable) == (14, 3)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "usable", "performance"),
+    [("0-19", 14, 6), ("0-3,12-19", 10, 2), ("12-15", 4, 4), ("0-1", 1, 1)],
+)
+def test_affinity_counts_performance_cores(fake, lay_out, allowed, usable, performance):
+    root = lay_out(
+        fake.hybrid(),
+        fake.ram(),
+        {"sys/devices/cpu_core/cpus": "0-11\n", "sys/devices/cpu_atom/cpus": "12-19\n"},
+        {"proc/self/status": f"Cpus_allowed_list:\t{allowed}\n"},
+    )
+    cpu = probe(root=root).cpu
+    assert (cpu.physical, cpu.performance) == (14, 6), "the machine's, whatever is allowed"
+    assert (cpu.usable, cpu.usable_performance) == (usable, performance)
+
+
 def test_affinity_to_cpus_that_are_gone_is_ignored(fake, lay_out):
     status = {"proc/self/status": "Cpus_allowed_list:\t40-43\n"}
     machine = probe(root=lay_out(fake.hybrid(), fake.ram(), status))

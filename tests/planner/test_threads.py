@@ -20,6 +20,18 @@ from srhpm_plugin.planner.threads import choose_threads
         ({"physical": 20, "performance": 8, "logical": 28}, None, 8, "8 of 20"),
         ({"physical": 16, "usable": 6}, None, 6, "affinity leaves 6 of 16"),
         ({"physical": 16, "usable": 2, "quota": 2.5}, None, 2, "limit of 2.5 CPUs"),
+        (
+            {"physical": 20, "performance": 8, "usable": 10, "usable_performance": 4},
+            None,
+            4,
+            "affinity leaves 10 of 20 cores, 4 of them performance cores",
+        ),
+        (
+            {"physical": 20, "performance": 8, "usable": 6, "usable_performance": 6},
+            None,
+            6,
+            "affinity leaves 6 of 20 cores",
+        ),
         ({"physical": 4, "logical": 8}, 3, 3, "as asked"),
         ({"physical": 4, "logical": 8}, 12, 12, "more than the 8 hardware threads"),
     ],
