@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 
 import pluggy
 
 from . import hookspecs
 from .backend import Backend
+from .blame import Blame, Blamed
 from .errors import UserError
 
 GROUP = "srhpm_plugin.v1"
@@ -35,22 +36,34 @@ class BrokenPlugin:
 
 @dataclass(frozen=True)
 class Plugins:
-    """The loaded plugins; ``broken`` is for ``srhpm-plugin doctor``."""
+    """The loaded plugins; ``broken`` and ``strangers`` are for ``srhpm-plugin doctor``.
+
+    Attributes:
+        manager: pluggy's.
+        broken: third-party plugins that were skipped.
+        strangers: the entry points of those that were loaded.
+    """
 
     manager: pluggy.PluginManager
     broken: tuple[BrokenPlugin, ...]
+    strangers: tuple[metadata.EntryPoint, ...] = ()
+
+    @cached_property
+    def _blame(self) -> Blame:
+        return Blame(self.strangers)
 
     @property
-    def hook(self) -> pluggy.HookRelay:
-        """Call hooks on this."""
-        return self.manager.hook
+    def hook(self) -> Blamed:
+        """Call hooks on this; one of a third party's that fails raises a ``UserError``."""
+        return Blamed(self._blame, self.manager.hook)
 
     def backends(self) -> dict[str, Backend]:
         """All backends by name; a third party's replaces a built-in of the same name."""
         found: dict[str, Backend] = {}
         for group in self.hook.srhpm_backends():
             for backend in group:
-                found.setdefault(backend.name, backend)
+                blamed = self._blame.backend(backend)
+                found.setdefault(blamed.name, blamed)
         return found
 
     def backend(self, name: str) -> Backend:
@@ -79,6 +92,7 @@ def load(entry_points: metadata.EntryPoints | None = None) -> Plugins:
     for name in BUILTINS:
         manager.register(importlib.import_module(name), name=name)
     broken: list[BrokenPlugin] = []
+    strangers: list[metadata.EntryPoint] = []
     if entry_points is None:
         entry_points = metadata.entry_points(group=GROUP)
     for entry in entry_points:
@@ -91,11 +105,12 @@ def load(entry_points: metadata.EntryPoints | None = None) -> Plugins:
         try:
             manager.register(entry.load(), name=key)
             manager.check_pending()
+            strangers.append(entry)
         except (Exception, SystemExit) as error:
             if manager.has_plugin(key):
                 manager.unregister(name=key)
             broken.append(BrokenPlugin(entry.name, f"{type(error).__name__}: {error}"))
-    return Plugins(manager, tuple(broken))
+    return Plugins(manager, tuple(broken), tuple(strangers))
 
 
 @cache

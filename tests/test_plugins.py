@@ -8,6 +8,8 @@ from importlib import metadata
 
 import pytest
 
+from srhpm_plugin.backend import Backend
+from srhpm_plugin.blame import PluginError
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.machine.probe import probe
 from srhpm_plugin.plan import HostRequest
@@ -165,3 +167,73 @@ def test_third_party_planner_step_may_pass(entry, tmp_path):
     assert load_all(step).hook.srhpm_plan_threads(**args) == load_all().hook.srhpm_plan_threads(
         **args
     )
+
+
+FAILING = {
+    "step": """
+        from srhpm_plugin.hookspecs import hookimpl
+
+        @hookimpl
+        def srhpm_plan_threads(request, machine):
+            raise ValueError("no idea")
+        """,
+    "inside our code": """
+        import re
+        from srhpm_plugin.hookspecs import hookimpl
+
+        @hookimpl
+        def srhpm_plan_threads(request, machine):
+            return re.compile("(")
+        """,
+}
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_step_that_fails_is_named(kind, entry, tmp_path):
+    step = entry(FAILING[kind], "clumsy")
+    hook = load_all(step).hook
+    with pytest.raises(PluginError, match=r"the plugin clumsy failed: \w+: .*; .*doctor") as caught:
+        hook.srhpm_plan_threads(request=HostRequest(tmp_path / "x.gguf"), machine=probe())
+    assert "\n" not in caught.value.line()
+
+
+def test_hook_that_fails_when_it_is_read_is_named(entry):
+    late = entry(
+        """
+        from srhpm_plugin.hookspecs import hookimpl
+
+        @hookimpl
+        def srhpm_backends():
+            yield 1 / 0
+        """,
+        "late",
+    )
+    with pytest.raises(PluginError, match="the plugin late failed: ZeroDivisionError"):
+        load_all(late).backends()
+
+
+def test_backend_that_fails_is_named(entry):
+    backend = load_all(entry(GOOD, "mine")).backend("mine")
+    assert isinstance(backend, Backend)
+    with pytest.raises(PluginError, match="the plugin mine failed: NotImplementedError"):
+        backend.command(None)
+
+
+def test_errors_for_the_user_pass(entry):
+    polite = entry(
+        """
+        from srhpm_plugin.errors import UserError
+        from srhpm_plugin.hookspecs import hookimpl
+
+        @hookimpl
+        def srhpm_model_sources():
+            raise UserError("no", "because", "do")
+        """
+    )
+    with pytest.raises(UserError, match="no: because; do"):
+        load_all(polite).hook.srhpm_model_sources()
+
+
+def test_our_own_faults_are_not_blamed_on_strangers(entry):
+    with pytest.raises(AttributeError):
+        load_all(entry(GOOD)).hook.srhpm_no_such_hook()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from .. import home
 from ..backend import Command
+from ..blame import PluginError
 from ..errors import UserError
 from ..launch.prepare import child_env
 from ..machine.gpus import bounded_output
@@ -67,20 +68,32 @@ def check_plugins() -> Iterator[Check]:
     """Third-party plugins that were skipped, and the backends there are."""
     try:
         loaded = plugins()
-        backends = sorted(loaded.backends())
     except Exception as error:
-        yield Check(
-            "plugins",
-            "broken",
-            f"they cannot be loaded: {type(error).__name__}: {error}",
-            "pip install --force-reinstall srhpm-plugin",
-        )
+        yield _damaged(error)
         return
     for broken in loaded.broken:
         yield Check(
             f"plugin {broken.name}", "broken", f"skipped: {broken.reason}", _uninstall(broken.name)
         )
-    yield Check("plugins", "ok", f"backends {', '.join(backends)}")
+    failed = None
+    try:
+        # Hooks that ask for nothing can be tried.
+        backends = sorted(loaded.backends())
+        loaded.hook.srhpm_model_sources()
+        yield Check("plugins", "ok", f"backends {', '.join(backends)}")
+    except PluginError as error:
+        failed = error.plugin
+        yield Check(f"plugin {failed}", "broken", error.why, _uninstall(failed))
+    except Exception as error:
+        yield _damaged(error)
+    for entry in loaded.strangers:
+        if entry.name != failed:
+            yield Check(f"plugin {entry.name}", "ok", f"loaded from {entry.value}")
+
+
+def _damaged(error: Exception) -> Check:
+    words = f"they cannot be loaded: {type(error).__name__}: {error}"
+    return Check("plugins", "broken", words, "pip install --force-reinstall srhpm-plugin")
 
 
 def check_server() -> Iterator[Check]:

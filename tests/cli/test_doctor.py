@@ -130,6 +130,19 @@ def test_broken_plugins_are_named(monkeypatch, tmp_path):
     assert "skipped: SystemExit: no?licence" in result.output  # one line each
 
 
+def test_plugins_that_fail_when_called_are_named(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "srhpm_test_doctor_late.py").write_text(
+        "from srhpm_plugin.hookspecs import hookimpl\n"
+        "@hookimpl\ndef srhpm_model_sources(): raise OSError('no share')\n"
+    )
+    entry = metadata.EntryPoint("late", "srhpm_test_doctor_late", GROUP)
+    monkeypatch.setattr(_checks, "plugins", lambda: load(metadata.EntryPoints([entry])))
+    (broken,) = _checks.check_plugins()
+    assert (broken.name, broken.state) == ("plugin late", "broken")
+    assert broken.detail == "OSError: no share"
+
+
 def test_damaged_installation_is_reported(monkeypatch):
     def fail():
         raise ImportError("half of it is missing")
