@@ -23,8 +23,12 @@ def pip_install(what: Path, target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``pip install . --target FOLDER``, without the dependencies that are here already."""
+    """``pip install . --target FOLDER``, without the dependencies that are here already; an earlier
+    build has left a file that the sources no longer have."""
     folder = tmp_path_factory.mktemp("site")
+    left = ROOT / "build" / "lib" / "srhpm_plugin" / "removed_long_ago.py"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
     argv = [
         sys.executable,
         "-m",
@@ -60,6 +64,18 @@ def test_import_names(installed: Path) -> None:
     code = "import srhpm_plugin.backends, srhpm_plugin.integrations as i; print(i.__file__)"
     assert python(installed, code).startswith(str(installed))
     assert (installed / "srhpm_plugin" / "py.typed").exists()
+
+
+def test_only_what_the_sources_have(installed: Path) -> None:
+    def modules(folder: Path) -> set[str]:
+        return {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
+
+    there = modules(installed / "srhpm_plugin")
+    assert "removed_long_ago.py" not in there
+    wanted = modules(ROOT / "srhpm_plugin")
+    for name in ("backends", "integrations"):
+        wanted |= {f"{name}/{path}" for path in modules(ROOT / name)}
+    assert {p for p in there if not p.startswith("_native/")} == wanted
 
 
 def test_native_sources_come_along(installed: Path) -> None:
