@@ -34,7 +34,8 @@ types: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/generate_cli.py
 
-# The built server as a platform wheel: dist/srhpm_native-*.whl
+# The server, built for all processors of this kind, as a platform wheel: dist/srhpm_native-*.whl.
+# That build is then the one in use, until `make demo` or `srhpm-plugin native build` is run.
 wheel: $(STAMP)
 	$(BIN)/srhpm-plugin native build --portable
 	$(BIN)/srhpm-plugin native wheel

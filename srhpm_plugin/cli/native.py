@@ -16,7 +16,7 @@ from ..home import require_usable
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
-from ..native.locate import builds_dir, local_build
+from ..native.locate import build_info, builds_dir, local_build
 from ..native.recipe import Recipe
 from ..native.wheel import make_wheel
 
@@ -125,12 +125,21 @@ class _BuildProgress:
     help="Folder for the wheel.",
 )
 def wheel(out: Path) -> None:
-    """Packs the server built last into a platform wheel, srhpm-native."""
+    """Packs the server that was built last into a platform wheel, srhpm-native.
+
+    A build made without --portable runs only on processors like this one.
+    """
     folder = local_build()
     if folder is None:
         require_usable()
         raise UserError(
             "there is nothing to pack", "no server was built here", "run srhpm-plugin native build"
+        )
+    if not build_info(folder).get("portable"):
+        click.echo(
+            "warning: this build runs only on processors like this one; for a wheel for all, first "
+            "type: srhpm-plugin native build --portable",
+            err=True,
         )
     click.echo(f"wheel: {make_wheel(folder, out)}")
 
