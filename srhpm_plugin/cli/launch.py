@@ -81,13 +81,13 @@ def command(
         raise click.UsageError("--exec needs --run")
     ports.check_exposure(host, api_key)
     start = run and not dry_run
-    if start:
-        # Before the plan: nobody reads a screenful to learn at its end that the port is taken.
-        ports.require_free(host, port)
     request = make_request(**planned)
     backend = plugins().backend(request.backend)
     built = backend.server() is not None
     plan = make_plan(request, command=built or start)
+    if start:
+        # Before it is printed: nobody reads a screenful to learn at its end that the port is taken.
+        ports.require_free(host, port)
     warn(plan)
     url = ports.base_url(host, port)
     if not as_json:
