@@ -39,7 +39,8 @@ class Supervisor(threading.Thread):
         self._env = env
         self._log = log
         self._on_line = on_line
-        self._started = threading.Event()
+        # not `_started`: Thread has an event of that name, set before the work begins
+        self._child_known = threading.Event()
         self._child: Child | None = None
         self._error: OSError | None = None
         self.load_state: LoadState | None = None
@@ -53,10 +54,10 @@ class Supervisor(threading.Thread):
         """
         self.start()
         try:
-            self._started.wait()
+            self._child_known.wait()
         except BaseException:
             # Ctrl-C between fork and here: the process may be about to exist.
-            self._started.wait(timeout=10)
+            self._child_known.wait(timeout=10)
             if self._child is not None:
                 self._child.kill()
             raise
@@ -72,7 +73,7 @@ class Supervisor(threading.Thread):
             self._log.close()
             return
         finally:
-            self._started.set()
+            self._child_known.set()
         while raw := self._child.output.readline(_LINE_BYTES):
             self._line(raw.decode("utf-8", "replace").rstrip("\r\n"))
         self._child.popen.wait()
