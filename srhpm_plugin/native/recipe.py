@@ -13,7 +13,7 @@ from typing import Any
 from .toolchain import Toolchain
 
 PROGRAMS = ("llama-server", "llama-quantize", "llama-bench", "llama-perplexity", "llama-imatrix")
-TESTS = ("test-exact", "test-policy")
+TESTS = ("test-exact", "test-kernels", "test-policy")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def our_files() -> list[Path]:
     """Every file of ours that goes into a build, relative to :func:`native_dir`."""
     root = native_dir()
     files = [root / "CMakeLists.txt", root / "hooks.toml"]
-    for folder in ("overlay", "tests"):
+    for folder in ("kernels", "overlay", "tests"):
         files += [path for path in sorted((root / folder).rglob("*")) if path.is_file()]
     return [path.relative_to(root) for path in files]
 

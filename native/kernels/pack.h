@@ -1,0 +1,21 @@
+// SR-HPM: from ggml's weight blocks to the kernels' panels, without loss.
+#pragma once
+
+#include "format.h"
+
+namespace srhpm {
+
+// Bytes of `rows` packed rows of k weights.
+size_t packed_size(const Format & f, int64_t k, int64_t rows);
+
+// Whether rows of k weights of this type can be packed: K a multiple of the type's own block.
+bool packable(ggml_type type, int64_t k);
+
+// Packs panels [first, last) of a matrix of `rows` rows of k weights. `from` is the matrix in ggml's
+// layout, `to` the packed one. Rows that fill up the last panel have scale 0.
+void pack(const Format & f, const void * from, int64_t k, int64_t rows, int64_t first, int64_t last, uint8_t * to);
+
+// Writes the k weights of one row of a packed matrix as floats, for tests.
+void unpack_row(const Format & f, const uint8_t * packed, int64_t k, int64_t row, float * to);
+
+} // namespace srhpm

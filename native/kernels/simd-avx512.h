@@ -1,0 +1,82 @@
+// SR-HPM: AVX-512 with VNNI. One vector holds a group of all 16 rows.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace srhpm {
+namespace { // of each translation unit its own
+
+struct Simd {
+    static constexpr int  VROWS     = 16;   // rows of a vector
+    static constexpr bool UNSIGNED  = true; // bytes up to 255 can be multiplied
+    static constexpr int  TILE      = 8;    // columns held in registers
+    static constexpr int  CHAINS    = 2;    // independent sums that hide the latency at few columns
+
+    using Bytes = __m512i;
+    using Table = __m512i;
+    using Ints  = __m512i;
+    using Float = __m512;
+
+    static void  fetch_ahead(const uint8_t * p) { _mm_prefetch((const char *) p, _MM_HINT_T1); }
+    static Bytes load(const uint8_t * p) { return _mm512_loadu_si512(p); }
+    static Bytes bytes(uint8_t b) { return _mm512_set1_epi8((char) b); }
+    static Bytes and_(Bytes a, Bytes b) { return _mm512_and_si512(a, b); }
+    static Bytes or_(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
+    static Bytes xor_(Bytes a, Bytes b) { return _mm512_xor_si512(a, b); }
+    // Shifts cross bytes: what they bring in is masked by the caller.
+    template <int N> static Bytes right(Bytes a) { return _mm512_srli_epi16(a, N); }
+    template <int N> static Bytes left(Bytes a) { return _mm512_slli_epi16(a, N); }
+
+    static Table table(const uint8_t * t) {
+        return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *) t));
+    }
+    static Bytes look_up(Table t, Bytes i) { return _mm512_shuffle_epi8(t, i); }
+
+    // What is kept of a group of weights while columns pass by.
+    using Weights = Bytes;
+    template <bool SIGNED> static Weights weights(Bytes w) { return w; }
+
+    template <int MAX> struct Dot {
+        Ints sum;
+        void start(int32_t first) { sum = _mm512_set1_epi32(first); }
+        template <bool SIGNED, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
+            int32_t four;
+            memcpy(&four, a, 4);
+            sum = _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
+        }
+    };
+
+    static Ints  add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+    static Float to_float(Ints a) { return _mm512_cvtepi32_ps(a); }
+    static Float zero() { return _mm512_setzero_ps(); }
+    static Float set(float x) { return _mm512_set1_ps(x); }
+    static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+    static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+    static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }
+    static void  store(float * p, Float a) { _mm512_storeu_ps(p, a); }
+
+    static Float from_half(const uint8_t * p) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+    }
+    static Ints from_int8(const uint8_t * p) {
+        return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *) p));
+    }
+    static Ints from_uint8(const uint8_t * p) {
+        return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *) p));
+    }
+    static Ints  low4(Ints a) { return _mm512_and_si512(a, _mm512_set1_epi32(15)); }
+    static Ints  high4(Ints a) { return _mm512_srli_epi32(a, 4); }
+    template <int N> static Ints shift(Ints a) { return _mm512_slli_epi32(a, N); }
+    static Ints  ints(int32_t x) { return _mm512_set1_epi32(x); }
+    static Ints  shift_by(Ints a, Ints n) { return _mm512_sllv_epi32(a, n); }
+    static Ints  less(Ints a, Ints b, Ints then, Ints otherwise) {
+        return _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), otherwise, then);
+    }
+    static Float as_float(Ints a) { return _mm512_castsi512_ps(a); }
+};
+
+} // namespace
+} // namespace srhpm

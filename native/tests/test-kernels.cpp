@@ -1,0 +1,222 @@
+// The packed weights and the kernels over them, for every format and every instruction set that this
+// machine has:
+//   * packing loses nothing: each packed weight equals ggml's dequantized one, bit for bit, for
+//     random bytes (every code, scale and grid entry) and extreme ones;
+//   * a product is right within float rounding of a double sum over the same integers;
+//   * column j of M columns equals the column computed alone, bit for bit, for M in 1..16, however
+//     the rows are shared out.
+// test-kernels [SEED] fuzzes shapes with that seed.
+
+#include "ggml.h"
+#include "kernels.h"
+#include "pack.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace srhpm;
+
+namespace {
+
+int failures = 0;
+
+void fail(const char * what, const Format & f, const char * isa, int64_t k, int64_t rows, int64_t m) {
+    std::printf("FAILED %s: %s %s k=%lld rows=%lld m=%lld\n", what, ggml_type_name(f.type), isa, (long long) k,
+                (long long) rows, (long long) m);
+    failures++;
+}
+
+// Sets every fp16 of the blocks to a finite value: other bits stay random.
+void finite_scales(const Format & f, std::vector<uint8_t> & w, std::mt19937 & rng) {
+    const size_t size = ggml_type_size(f.type);
+    const auto   half = [&](size_t at) {
+        const float       x = std::ldexp(std::uniform_real_distribution<float>(-1, 1)(rng), (int) (rng() % 8) - 8);
+        const ggml_fp16_t h = ggml_fp32_to_fp16(x);
+        for (size_t b = at; b + 2 <= w.size(); b += size) {
+            const ggml_fp16_t other = (ggml_fp16_t) (h ^ (rng() & 0x03ff)); // same size, other digits
+            memcpy(&w[b], &other, 2);
+        }
+    };
+    switch (f.type) {
+        case GGML_TYPE_MXFP4:
+            for (size_t b = 0; b < w.size(); b += size) {
+                w[b] = (uint8_t) (rng() % 16 ? 110 + rng() % 30 : rng() % 3); // subnormal ones too
+            }
+            break;
+        case GGML_TYPE_NVFP4: break; // every byte is finite
+        case GGML_TYPE_Q4_1:
+        case GGML_TYPE_Q5_1:
+        case GGML_TYPE_Q4_K:
+        case GGML_TYPE_Q5_K: half(0); half(2); break;
+        case GGML_TYPE_Q2_K: half(size - 4); half(size - 2); break;
+        case GGML_TYPE_Q3_K:
+        case GGML_TYPE_Q6_K: half(size - 2); break;
+        default: half(0); break;
+    }
+}
+
+struct Matrix {
+    int64_t              k, rows;
+    std::vector<uint8_t> plain, packed;
+    std::vector<float>   weights; // dequantized by ggml
+};
+
+Matrix make(const Format & f, int64_t k, int64_t rows, std::mt19937 & rng, int fill) {
+    Matrix w{k, rows, {}, {}, {}};
+    w.plain.resize(ggml_row_size(f.type, k) * rows);
+    for (auto & b : w.plain) {
+        b = fill < 0 ? (uint8_t) rng() : (uint8_t) fill;
+    }
+    finite_scales(f, w.plain, rng);
+    w.packed.assign(packed_size(f, k, rows) + 64, 0xa5);
+    const int64_t panels = (rows + ROWS - 1) / ROWS;
+    for (int64_t p = 0; p < panels; ++p) { // panel by panel, as threads share the work
+        pack(f, w.plain.data(), k, rows, p, p + 1, w.packed.data());
+    }
+    for (size_t i = packed_size(f, k, rows); i < w.packed.size(); ++i) {
+        if (w.packed[i] != 0xa5) {
+            fail("packing wrote beyond its end", f, "", k, rows, 0);
+            break;
+        }
+    }
+    w.weights.resize(k * rows);
+    const auto to_float = ggml_get_type_traits(f.type)->to_float;
+    for (int64_t r = 0; r < rows; ++r) {
+        to_float(w.plain.data() + r * ggml_row_size(f.type, k), &w.weights[r * k], k);
+    }
+    return w;
+}
+
+void check_lossless(const Format & f, const Matrix & w) {
+    std::vector<float> row(w.k);
+    for (int64_t r = 0; r < w.rows; ++r) {
+        unpack_row(f, w.packed.data(), w.k, r, row.data());
+        for (int64_t i = 0; i < w.k; ++i) {
+            // equal as numbers: 0 times a negative code is -0 on one side only
+            if (!(row[i] == w.weights[r * w.k + i])) {
+                fail("packed weight differs", f, "", w.k, w.rows, r);
+                std::printf("  weight %lld: %.9g, packed %.9g\n", (long long) i, (double) w.weights[r * w.k + i], (double) row[i]);
+                return;
+            }
+        }
+    }
+}
+
+std::vector<float> multiply(const Kernels & kernels, const Format & f, const Matrix & w,
+                            const std::vector<std::vector<Activation>> & acts, int64_t first, int64_t n, int64_t share) {
+    std::vector<float>              out(n * w.rows, NAN);
+    std::vector<const Activation *> columns;
+    std::vector<float *>            to;
+    for (int64_t j = 0; j < n; ++j) {
+        columns.push_back(acts[first + j].data());
+        to.push_back(&out[j * w.rows]);
+    }
+    const Product p{w.packed.data(), w.k / BLOCK, w.rows, columns.data(), to.data(), n};
+    const int64_t panels = (w.rows + ROWS - 1) / ROWS;
+    for (int64_t i = 0; i < panels; i += share) {
+        kernels.multiply[&f - formats](p, i, i + share < panels ? i + share : panels);
+    }
+    return out;
+}
+
+void check_products(const Kernels & kernels, const Format & f, const Matrix & w, std::mt19937 & rng, int64_t most) {
+    std::normal_distribution<float>      normal(0, 1);
+    std::vector<std::vector<Activation>> acts(most, std::vector<Activation>(w.k / BLOCK));
+    std::vector<std::vector<float>>      x(most, std::vector<float>(w.k));
+    for (int64_t j = 0; j < most; ++j) {
+        for (auto & v : x[j]) {
+            // extreme columns: all codes at +127, or alternating ends
+            v = j == 1 ? 1.0f : j == 2 ? (rng() & 1 ? 1.0f : -1.0f) : normal(rng);
+        }
+        if (j == 3) {
+            std::fill(x[j].begin(), x[j].end(), 0.0f);
+        }
+        kernels.quantize(x[j].data(), acts[j].data(), w.k / BLOCK, f);
+    }
+    std::vector<std::vector<float>> alone;
+    for (int64_t j = 0; j < most; ++j) {
+        alone.push_back(multiply(kernels, f, w, acts, j, 1, 1 + rng() % 4));
+        for (int64_t r = 0; r < w.rows; ++r) {
+            double want = 0, size = 0;
+            for (int64_t i = 0; i < w.k; ++i) {
+                const Activation & a    = acts[j][i / BLOCK];
+                const double       term = (double) w.weights[r * w.k + i] * a.d * a.q[i % BLOCK];
+                want += term;
+                size += std::fabs(term);
+            }
+            // weights with a min: both sums round
+            if (!(std::fabs(alone[j][r] - want) <= size * 4e-6 + 1e-30)) {
+                fail("product is wrong", f, kernels.isa, w.k, w.rows, j);
+                std::printf("  row %lld: %.9g, should be %.9g\n", (long long) r, (double) alone[j][r], want);
+                return;
+            }
+        }
+    }
+    for (int64_t m = 1; m <= most; ++m) {
+        const int64_t first = rng() % (most - m + 1);
+        const auto    all   = multiply(kernels, f, w, acts, first, m, 1 + rng() % 4);
+        for (int64_t j = 0; j < m; ++j) {
+            if (memcmp(&all[j * w.rows], alone[first + j].data(), w.rows * sizeof(float)) != 0) {
+                fail("column depends on its batch", f, kernels.isa, w.k, w.rows, m);
+                return;
+            }
+        }
+    }
+}
+
+// Every instruction set must quantize alike, and as defined.
+void check_quantize(std::mt19937 & rng) {
+    const Format & f = formats[format_index(GGML_TYPE_Q6_K)]; // two groups, integer sums
+    std::normal_distribution<float> normal(0, 3);
+    for (const Kernels * const * k = usable_kernels(); *k; ++k) {
+        for (int n = 0; n < 200; ++n) {
+            float x[BLOCK];
+            for (auto & v : x) {
+                v = n == 0 ? 0.0f : n == 1 ? -1e-30f : normal(rng);
+            }
+            Activation a, b;
+            (*k)->quantize(x, &a, 1, f);
+            usable_kernels()[0]->quantize(x, &b, 1, f);
+            int32_t sums[2] = {0, 0};
+            bool    good    = memcmp(&a, &b, sizeof(a)) == 0;
+            for (int i = 0; i < BLOCK; ++i) {
+                sums[i / 16] += a.q[i];
+                good = good && std::fabs(a.q[i] * a.d - x[i]) <= a.d * 0.5001f && a.q[i] >= -127;
+            }
+            if (!good || -f.offset * sums[0] != a.sums.i[0] || -f.offset * sums[1] != a.sums.i[1]) {
+                fail("quantized activations", f, (*k)->isa, BLOCK, 1, n);
+                return;
+            }
+        }
+    }
+}
+
+} // namespace
+
+int main(int argc, char ** argv) {
+    const unsigned seed = argc > 1 ? (unsigned) std::atoi(argv[1]) : 1;
+    std::mt19937   rng(seed);
+    check_quantize(rng);
+    for (const Format & f : formats) {
+        const int64_t unit = ggml_blck_size(f.type) > BLOCK ? ggml_blck_size(f.type) : BLOCK;
+        for (int fill : {-1, -1, 0x00, 0xff, 0x55}) {
+            check_lossless(f, make(f, unit * (1 + rng() % 4), 1 + rng() % 40, rng, fill));
+        }
+        for (const Kernels * const * k = usable_kernels(); *k; ++k) {
+            check_products(**k, f, make(f, unit * (1 + rng() % 5), 1 + rng() % 70, rng, -1), rng, 16);
+            check_products(**k, f, make(f, unit * 3, 48, rng, 0xff), rng, 5);
+            check_products(**k, f, make(f, unit, 1, rng, 0x00), rng, 9);
+        }
+    }
+    int sets = 0;
+    for (const Kernels * const * k = usable_kernels(); *k; ++k, ++sets) {
+        std::printf("%s ", (*k)->isa);
+    }
+    std::printf("(chosen: %s), %d formats: %s\n", chosen_kernels() ? chosen_kernels()->isa : "none", N_FORMATS,
+                failures ? "FAILED" : "all right");
+    return failures ? 1 : 0;
+}
