@@ -2,6 +2,8 @@
 // of 8 rows.
 #pragma once
 
+#include "quantize-x86.h"
+
 #include <immintrin.h>
 
 #include <cstdint>
@@ -110,6 +112,8 @@ struct Simd {
         return _mm256_blendv_epi8(otherwise, then, _mm256_cmpgt_epi32(b, a));
     }
     static Float as_float(Ints a) { return _mm256_castsi256_ps(a); }
+
+    static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
 };
 
 } // namespace

@@ -1,6 +1,8 @@
 // SR-HPM: AVX-512 with VNNI. One vector holds a group of all 16 rows.
 #pragma once
 
+#include "quantize-x86.h"
+
 #include <immintrin.h>
 
 #include <cstdint>
@@ -76,6 +78,8 @@ struct Simd {
         return _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), otherwise, then);
     }
     static Float as_float(Ints a) { return _mm512_castsi512_ps(a); }
+
+    static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
 };
 
 } // namespace

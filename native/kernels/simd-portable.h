@@ -90,6 +90,23 @@ struct Simd {
         return (then & mask) | (otherwise & ~mask);
     }
     static Float as_float(Ints a) { return (Float) a; }
+
+    // As in quantize-x86.h.
+    static float quantize(const float * x, int8_t * q, int32_t * sum) {
+        float most = 0.0f;
+        for (int i = 0; i < 32; ++i) {
+            const float size = x[i] < 0.0f ? -x[i] : x[i];
+            most             = size > most ? size : most;
+        }
+        const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+        sum[0] = sum[1] = 0;
+        for (int i = 0; i < 32; ++i) {
+            // adding and taking off 1.5 * 2^23 rounds to nearest even
+            q[i] = (int8_t) ((x[i] * inverse + 12582912.0f) - 12582912.0f);
+            sum[i / 16] += q[i];
+        }
+        return most / 127.0f;
+    }
 };
 
 } // namespace
