@@ -12,7 +12,14 @@ from typing import Any
 
 from .toolchain import Toolchain
 
-PROGRAMS = ("llama-server", "llama-quantize", "llama-bench", "llama-perplexity", "llama-imatrix")
+PROGRAMS = (
+    "llama-server",
+    "llama-quantize",
+    "llama-bench",
+    "llama-perplexity",
+    "llama-imatrix",
+    "bench-kernels",
+)
 TESTS = ("test-exact", "test-kernels", "test-policy")
 
 
@@ -90,7 +97,7 @@ def our_files() -> list[Path]:
     """Every file of ours that goes into a build, relative to :func:`native_dir`."""
     root = native_dir()
     files = [root / "CMakeLists.txt", root / "hooks.toml"]
-    for folder in ("kernels", "overlay", "tests"):
+    for folder in ("bench", "kernels", "overlay", "tests"):
         files += [path for path in sorted((root / folder).rglob("*")) if path.is_file()]
     return [path.relative_to(root) for path in files]
 
