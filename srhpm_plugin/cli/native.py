@@ -154,7 +154,8 @@ def info(as_json: bool) -> None:
         return
     hooks = facts["hooks"]
     applied = [h["name"] for h in hooks if h["applied"]] if isinstance(hooks, list) else []
-    for key in ("server_path", "llama_cpp_tag", "source_sha256", "compiler", "isa", "backends"):
+    keys = ("server_path", "llama_cpp_tag", "source_sha256", "compiler", "isa", "kernels")
+    for key in (*keys, "backends"):
         value = facts[key]
         click.echo(f"{key:14} {', '.join(value) if isinstance(value, list) else value}")
     click.echo(f"{'hooks':14} {len(applied)} applied: {', '.join(applied)}")

@@ -13,8 +13,8 @@ from .tree import Tree, fields
 
 # The kernel's names, in the order shown.
 _X86 = (
-    "sse4_2 avx avx2 fma f16c bmi2 avx_vnni avx_vnni_int8 avx512f avx512bw avx512vl avx512vbmi "
-    "avx512_vnni avx512_bf16 amx_tile amx_int8 amx_bf16"
+    "sse4_2 avx avx2 fma f16c bmi2 avx_vnni avx_vnni_int8 avx512f avx512bw avx512vl avx512dq "
+    "avx512vbmi avx512_vnni avx512_bf16 amx_tile amx_int8 amx_bf16"
 )
 _ARM = {
     "asimd": "neon",
@@ -33,6 +33,8 @@ _WINDOWS = {38: "sse4_2", 39: "avx", 40: "avx2", 41: "avx512f", 19: "neon", 43: 
 
 _DARWIN = {
     "hw.optional.avx2_0": "avx2",
+    "hw.optional.fma": "fma",
+    "hw.optional.f16c": "f16c",
     "hw.optional.avx512f": "avx512f",
     "hw.optional.neon": "neon",
     "hw.optional.arm.FEAT_FP16": "fp16",
@@ -56,12 +58,14 @@ def linux_isa(tree: Tree) -> tuple[str, ...]:
 
 
 def windows_isa() -> tuple[str, ...]:
-    """What the system is willing to say; VNNI and the like are not among it."""
+    """What the system is willing to say; VNNI and the like are not among it. Nor are FMA and F16C,
+    which every processor sold with AVX2 has."""
     kernel32 = getattr(ctypes, "WinDLL", None)
     if kernel32 is None:
         return ()
     present = kernel32("kernel32").IsProcessorFeaturePresent
-    return tuple(name for number, name in _WINDOWS.items() if present(number))
+    found = tuple(name for number, name in _WINDOWS.items() if present(number))
+    return (*found, "fma", "f16c") if "avx2" in found else found
 
 
 def darwin_isa(sysctl: Callable[[str], str | None]) -> tuple[str, ...]:

@@ -6,12 +6,18 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
 from ..home import require_usable
+from ..machine.isa import host_isa
+from ..machine.kernels import chosen_kernels, usable_kernels
 from .locate import build_info, find_program
 
+# The hook that puts our weight buffer before the others.
+_HOOK = "kernels-buffer"
 _FEATURE = re.compile(r"([A-Z][A-Z0-9_]+) = (\d+)")
 
 
@@ -19,6 +25,9 @@ def describe() -> dict[str, object]:
     """The ``native info --json`` object.
 
     ``isa`` and ``backends`` come from the server itself, so they are what really runs.
+    ``kernels`` is worked out here, from the flags that the system tells of the processor, as the
+    server does it: our kernels that can run, best first. ``kernels_default`` are those that do when
+    nothing is said (``None``: upstream's).
 
     Raises:
         UserError: nothing is built or installed, or could be.
@@ -34,17 +43,28 @@ def describe() -> dict[str, object]:
     # Beside a server that the user named there may be nothing to read; then only it can speak.
     info = build_info(server.parent.parent)
     features, backends = _ask(server)
+    usable, default = _kernels(info)
     return {
         "llama_cpp_tag": info.get("llama_cpp_tag"),
         "source_sha256": info.get("source_sha256"),
         "hooks": info.get("hooks", []),
         "isa": features,
+        "kernels": usable,
+        "kernels_default": default,
         "backends": backends,
         "server_path": str(server),
         "portable": info.get("portable"),
         "compiler": info.get("compiler"),
         "architecture": platform.machine(),
     }
+
+
+def _kernels(info: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    hooks = info.get("hooks", [])
+    if hooks and not any(h["name"] == _HOOK and h["applied"] for h in hooks):
+        return [], None  # a build from before there were kernels
+    machine, isa = platform.machine(), host_isa()
+    return list(usable_kernels(machine, isa)), chosen_kernels(machine, isa)
 
 
 def _ask(server: Path) -> tuple[list[str], list[str]]:

@@ -54,6 +54,9 @@ def test_native_info(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert "CPU" in info["backends"]
     assert info["isa"], "the server names the instruction sets it uses"
+    *fast, last = info["kernels"]
+    assert last == "portable"
+    assert info["kernels_default"] == (fast[0] if fast else None)
 
 
 def test_help_names_our_flags(server_dir: Path) -> None:
