@@ -7,15 +7,17 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from srhpm_plugin.backend import Backend, Command
+from srhpm_plugin.backend import Backend, Command, Kernels
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
 from srhpm_plugin.machine.isa import host_isa
+from srhpm_plugin.machine.kernels import chosen_kernels
 from srhpm_plugin.native.locate import find_server
-from srhpm_plugin.plan import LaunchPlan
+from srhpm_plugin.packing import is_factor
+from srhpm_plugin.plan import KernelSetting, LaunchPlan
 
 from .arguments import has_gpu, server_argv, uses_gpu
-from .repack import varying_types
+from .repack import varying_types, without_kernels
 
 NAME = "srhpm"
 BUILD = "srhpm-plugin native build"
@@ -23,6 +25,9 @@ BUILD = "srhpm-plugin native build"
 # Plain decoding uses the same setting as speculation up to this many tokens per pass, so that
 # short prompts, too, take the same code paths in both.
 _LEAST_COLUMNS = 8
+
+VARIABLE = "SRHPM_KERNELS"
+_ISA = "SRHPM_ISA"
 
 
 class SrhpmBackend:
@@ -55,7 +60,8 @@ class SrhpmBackend:
         if program is None:
             raise UserError("no server program", "it is not built yet", f"type: {BUILD}")
         argv = server_argv(plan, program)
-        if varying_types(plan.model.quant_mix, platform.machine(), host_isa()):
+        types = tuple(plan.model.quant_mix)
+        if not self._packs(types, plan) and _varying(types):
             argv += ["--no-repack"]
         if not uses_gpu(plan) and has_gpu(plan):
             # Even without a layer on it, a GPU is handed norms and rotations of passes over
@@ -67,6 +73,29 @@ class SrhpmBackend:
         """llama-server answers 503 there while it loads."""
         return base_url.rstrip("/") + "/health"
 
+    def kernels(
+        self, model_types: tuple[str, ...], setting: KernelSetting, isa: tuple[str, ...]
+    ) -> Kernels:
+        """Which of our kernels run on weights in RAM, see :class:`srhpm_plugin.backend.Backend`."""
+        if setting == "off":
+            return Kernels(None, "kernels off as asked: upstream's are used")
+        named = os.environ.get(_ISA) or None
+        chosen = chosen_kernels(platform.machine(), isa, named)
+        if chosen is None:
+            which = f" called {named} ({_ISA})" if named else ""
+            return Kernels(None, f"no kernels{which} for this processor: upstream's are used")
+        types = without_kernels(model_types)
+        if len(types) == len(model_types):
+            return Kernels(None, f"no kernels for {_listed(types)} weights: upstream's are used")
+        kept = varying_types(types, platform.machine(), isa)
+        if kept:
+            return Kernels(
+                None,
+                f"no kernels for {_listed(kept)} weights, and what keeps upstream's exact for them "
+                "(--no-repack) switches ours off for all",
+            )
+        return Kernels(chosen, f"{chosen} kernels")
+
     def exactness(self, model_types: tuple[str, ...], plan: LaunchPlan) -> tuple[str, ...]:
         """The choices that make speculative greedy output equal to plain, each with its cost.
 
@@ -75,25 +104,63 @@ class SrhpmBackend:
         """
         if plan.relax > 0 or uses_gpu(plan):
             return ()
-        columns = exact_columns(plan)
-        choices = [
-            f"passes of up to {columns} tokens use the code that gives each token the result it "
-            "has alone: wide passes and attention to long contexts are slower than upstream's"
-        ]
-        kept = varying_types(model_types, platform.machine(), host_isa())
-        if kept:
-            choices.append(
-                f"{_listed(kept)} weights are not repacked, as the repacked kernels add up "
-                "differently for several tokens: passes of four and more tokens are slower"
-            )
-        if plan.parallel > 1:
-            choices.append(
-                "while one slot reads a prompt, tokens of the others take part in its wide passes: "
-                "their answers are exact only when no prompt comes in between"
-            )
+        if self._packs(model_types, plan):
+            choices = _with_kernels(model_types, plan)
+        else:
+            choices = _with_upstreams(model_types, plan)
         if has_gpu(plan):
             choices.append("the GPU is left out: prompts are read at the speed of the CPU")
         return tuple(choices)
+
+    def _packs(self, model_types: tuple[str, ...], plan: LaunchPlan) -> bool:
+        return self.kernels(model_types, plan.kernels, host_isa()).isa is not None
+
+
+def _with_kernels(model_types: tuple[str, ...], plan: LaunchPlan) -> list[str]:
+    """Exactness where our kernels multiply by what they have a form for."""
+    rest = without_kernels(model_types)
+    # Norms and biases are F32 in every file and no factors of a product.
+    if not any(t.type == "F32" and is_factor(t) for t in plan.model.tensors):
+        rest = tuple(name for name in rest if name != "F32")
+    others = "attention" + (f" and {_listed(rest)} weights" if rest else "")
+    verb = "do" if rest else "does"
+    slow = "long contexts" + (" and wide passes are" if rest else " are")
+    choices = [
+        "packed weights give each token the result it has alone, however many tokens are in a pass",
+        f"{others} {verb} so in passes of up to {exact_columns(plan)} tokens: {slow} slower than "
+        "upstream's",
+    ]
+    if plan.parallel > 1:
+        choices.append(
+            "while one slot reads a prompt, tokens of the others take part in its wide passes, "
+            f"where {others} may round otherwise: their answers are exact only when no prompt "
+            "comes in between"
+        )
+    return choices
+
+
+def _with_upstreams(model_types: tuple[str, ...], plan: LaunchPlan) -> list[str]:
+    """Exactness with upstream's kernels alone."""
+    choices = [
+        f"passes of up to {exact_columns(plan)} tokens use the code that gives each token the "
+        "result it has alone: wide passes and attention to long contexts are slower than upstream's"
+    ]
+    kept = _varying(model_types)
+    if kept:
+        choices.append(
+            f"{_listed(kept)} weights are not repacked, as the repacked kernels add up "
+            "differently for several tokens: passes of four and more tokens are slower"
+        )
+    if plan.parallel > 1:
+        choices.append(
+            "while one slot reads a prompt, tokens of the others take part in its wide passes: "
+            "their answers are exact only when no prompt comes in between"
+        )
+    return choices
+
+
+def _varying(types: tuple[str, ...]) -> tuple[str, ...]:
+    return varying_types(types, platform.machine(), host_isa())
 
 
 def exact_columns(plan: LaunchPlan) -> int:
@@ -113,6 +180,8 @@ def _environment(plan: LaunchPlan) -> dict[str, str]:
         # 0 is the server's default; it is said only against an inherited value.
         if value or name in os.environ:
             env[name] = f"{value:g}"
+    if plan.kernels != "speed" or VARIABLE in os.environ:
+        env[VARIABLE] = plan.kernels
     return env
 
 

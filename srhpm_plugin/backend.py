@@ -18,9 +18,27 @@ class Command:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """Which kernels of ours multiply by weights in RAM.
+
+    Attributes:
+        isa: their instruction set; ``None`` where upstream's run.
+        why: in words.
+    """
+
+    isa: str | None
+    why: str
+
+
 @runtime_checkable
 class Backend(Protocol):
-    """An inference engine as a plugin. Stateless: every method returns data or a fact."""
+    """An inference engine as a plugin. Stateless: every method returns data or a fact.
+
+    An engine with our kernels has one method more: ``kernels(model_types, setting, isa) ->
+    Kernels`` says which of them run for weights of these types with ``--kernels`` ``setting`` on a
+    processor with these instruction sets. The planner then counts weights as those hold them.
+    """
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from .model import ModelInfo
 
 PlanKind = Literal["all-gpu", "moe", "srhpm", "stock"]
 DraftType = Literal["draft-simple", "draft-mtp", "ngram"]
+KernelSetting = Literal["speed", "off"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class HostRequest:
         mmproj: projector file.
         relax: nats within which a drafted token is accepted; 0 is exact.
         backend: name of the backend plugin that will run the plan.
+        kernels: ``speed`` for ours, ``off`` for upstream's; not said, ``SRHPM_KERNELS`` decides.
     """
 
     model: Path
@@ -45,6 +47,7 @@ class HostRequest:
     mmproj: Path | None = None
     relax: float = 0.0
     backend: str = "srhpm"
+    kernels: KernelSetting | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class LaunchPlan:
     ``warnings`` says where the plan is not what was asked for.
     ``gpu_layers`` counts as ``-ngl`` does (the last layers and the head; 0 is CPU only) and
     ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU).
+    ``kernels`` is the setting; ``reasons`` says what it comes to with this model and processor.
     """
 
     kind: PlanKind
@@ -177,6 +181,7 @@ class LaunchPlan:
     relax: float = 0.0
     mmproj: Path | None = None
     cpu_moe: int = 0
+    kernels: KernelSetting = "speed"
     exact: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -213,6 +218,7 @@ class LaunchPlan:
             "threads": self.threads,
             "gpu_layers": self.gpu_layers,
             "cpu_moe": self.cpu_moe,
+            "kernels": self.kernels,
             "cache_type_k": self.cache_type_k,
             "cache_type_v": self.cache_type_v,
             "cache_ram_mib": self.cache_ram_mib,

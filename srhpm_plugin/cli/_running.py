@@ -11,7 +11,7 @@ import click
 
 from ..backend import Command
 from ..errors import UserError
-from ..plan import HostRequest, LaunchPlan
+from ..plan import HostRequest, KernelSetting, LaunchPlan
 from ..plugins import plugins
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,6 +44,12 @@ def plan_options(function: F) -> F:
                 default=0.0,
                 show_default=True,
                 help="Nats a drafted token may be behind the best; 0 is exact.",
+            ),
+            click.option(
+                "--kernels",
+                type=click.Choice(["speed", "off"]),
+                help="What multiplies by weights in RAM: our kernels, or with off upstream's.  "
+                "[env: SRHPM_KERNELS; default: speed]",
             ),
         )
     ):
@@ -89,6 +95,7 @@ def make_request(
     parallel: int,
     threads: int | None,
     relax: float,
+    kernels: KernelSetting | None,
     backend: str,
 ) -> HostRequest:
     """The options as a request to the planner.
@@ -107,6 +114,7 @@ def make_request(
         parallel=parallel,
         threads=threads,
         relax=relax,
+        kernels=kernels,
         backend=backend,
     )
 

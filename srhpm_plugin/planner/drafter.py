@@ -46,8 +46,13 @@ def ngram_draft() -> Draft:
     return Draft("ngram", None, 0, N_MAX, 0.0)
 
 
-def choose_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> DraftChoice:
+def choose_draft(
+    request: HostRequest, model: ModelInfo, known: Sequence[Path], packed: bool = False
+) -> DraftChoice:
     """The drafter that ``request.draft`` names, or the best one known for ``auto``.
+
+    Args:
+        packed: weights are read as our kernels hold them.
 
     Raises:
         UserError: a drafter named by path is missing, unreadable or cannot pair.
@@ -57,16 +62,16 @@ def choose_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) 
     if request.draft == "ngram":
         return DraftChoice(ngram_draft(), reasons=(f"n-gram drafter as asked: {_NGRAM_WHY}",))
     if request.draft != "auto":
-        return _named(request, model)
+        return _named(request, model, packed)
     if model.n_mtp_layers:
         draft = Draft("draft-mtp", None, N_MIN, N_MAX, P_MIN)
         n = model.n_mtp_layers
         heads = "an MTP head" if n == 1 else f"{n} MTP heads"
         return DraftChoice(draft, reasons=(f"the model has {heads} of its own to draft with",))
-    return _best(request, model, known)
+    return _best(request, model, known, packed)
 
 
-def _named(request: HostRequest, model: ModelInfo) -> DraftChoice:
+def _named(request: HostRequest, model: ModelInfo, packed: bool) -> DraftChoice:
     other = "give another model to --draft, or --draft auto, ngram or none"
     missing = not_a_file(request.draft)
     if missing:
@@ -83,7 +88,7 @@ def _named(request: HostRequest, model: ModelInfo) -> DraftChoice:
     difference = tokenizer_difference(model.tokenizer, drafter.tokenizer)
     if difference:
         reasons.append(f"few of its tokens may be accepted: {difference}")
-    share = bytes_per_token(drafter) / bytes_per_token(model)
+    share = bytes_per_token(drafter, packed) / bytes_per_token(model, packed)
     if share > LARGEST_SHARE:
         reasons.append(
             f"it reads {share:.0%} of what the target reads per token: "
@@ -114,18 +119,20 @@ def _short_ctx(request: HostRequest, model: ModelInfo, drafter: ModelInfo) -> tu
     )
 
 
-def _best(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> DraftChoice:
-    budget = bytes_per_token(model) * LARGEST_SHARE
+def _best(
+    request: HostRequest, model: ModelInfo, known: Sequence[Path], packed: bool
+) -> DraftChoice:
+    reads = bytes_per_token(model, packed)
     fits: list[tuple[int, str, Path, ModelInfo]] = []
     refused: list[str] = []
     for path in known:
         if _same_file(path, model.path):
             continue
-        verdict = _judge(model, path, budget)
+        verdict = _judge(model, path, reads, packed)
         if isinstance(verdict, str):
             refused.append(f"{path.name}: not as drafter, {verdict}")
         else:
-            fits.append((bytes_per_token(verdict), str(path), path, verdict))
+            fits.append((bytes_per_token(verdict, packed), str(path), path, verdict))
     fits.sort(key=lambda f: f[:2])
     if not fits:
         none = "no other model is known here" if not refused else "no known model can draft for it"
@@ -133,7 +140,7 @@ def _best(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> Draf
     cost, _, path, drafter = fits[0]
     chosen = (
         f"drafter {drafter.name}: same tokenizer, reads {size(cost)} per token, "
-        f"{cost / bytes_per_token(model):.0%} of the target"
+        f"{cost / reads:.0%} of the target"
     )
     for more, _, other, _ in fits[1:]:
         refused.append(f"{other.name}: not as drafter, reads more per token ({size(more)})")
@@ -141,7 +148,7 @@ def _best(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> Draf
     return DraftChoice(model_draft(path), model=drafter, reasons=reasons)
 
 
-def _judge(model: ModelInfo, path: Path, budget: float) -> ModelInfo | str:
+def _judge(model: ModelInfo, path: Path, reads: int, packed: bool) -> ModelInfo | str:
     """The candidate's header, or why it is passed over."""
     try:
         drafter = read_header(path)
@@ -152,11 +159,11 @@ def _judge(model: ModelInfo, path: Path, budget: float) -> ModelInfo | str:
         why = tokenizer_difference(model.tokenizer, drafter.tokenizer)
     if why:
         return why
-    cost = bytes_per_token(drafter)
-    if cost > budget:
+    cost = bytes_per_token(drafter, packed)
+    if cost > reads * LARGEST_SHARE:
         return (
             f"too big: it reads {size(cost)} per token, more than {LARGEST_SHARE:.0%} "
-            f"of the target's {size(bytes_per_token(model))}"
+            f"of the target's {size(reads)}"
         )
     return drafter
 

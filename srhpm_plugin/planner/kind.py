@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..machine.types import Machine
 from ..model import ModelInfo
 from ..plan import DraftChoice, HostRequest, PlanKind
+from .kernels import are_packed
 from .memory import CPU
 from .outline import PlanOutline
 from .place import all_layers
@@ -71,6 +72,7 @@ def outline(
         cache_type_v=request.cache_type_v or "f16",
         cache_ram_mib=0,
         ctx_checkpoints=0,
+        packed=are_packed(request, model, machine),
     )
 
 

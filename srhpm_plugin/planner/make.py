@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..backend import Backend
+from ..errors import UserError
 from ..machine.probe import probe
 from ..machine.types import Machine
 from ..model import ModelInfo
@@ -16,6 +17,7 @@ from .caches import add_caches
 from .checks import check_cache_types, check_request
 from .drafter import ngram_draft
 from .headers import read_header
+from .kernels import asked, kernel_reasons, setting_of
 from .kind import outline, wanted_ctx
 from .names import find_model
 from .outline import PlanOutline
@@ -24,6 +26,7 @@ from .refusal import refusal
 from .room import Settled, fits, largest_ctx, settle
 from .sources import known_models
 from .units import size
+from .weights import trunk_bytes
 
 
 def make_plan(
@@ -63,7 +66,7 @@ def make_plan(
         choice = _draft(request, model, machine, known)
     threads, threads_why = hook.srhpm_plan_threads(request=request, machine=machine)
     start = replace(outline(request, model, machine, kind, choice), threads=threads)
-    settled, fit_why = _fit(start)
+    settled, fit_why = _fit_with_kernels(start)
     settled, cache_why = add_caches(settled)
     if kind in ("all-gpu", "moe") and settled.plan.gpu_layers < all_layers(model):
         kind, why = "srhpm", f"{why}; not so with the drafter, which pushes layers into RAM"
@@ -71,6 +74,7 @@ def make_plan(
         f"{kind}: {why}",
         *settled.plan.choice.reasons,
         *settled.reasons,
+        *kernel_reasons(settled.plan),
         threads_why,
         *_ctx_reasons(request, model),
         *fit_why,
@@ -89,6 +93,21 @@ def _draft(
         request=request, model=model, machine=machine, known=known
     )
     return choice
+
+
+def _fit_with_kernels(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
+    """Gives up kernels nobody asked for where weights fit only as the file has them."""
+    if not start.packed or asked(start.request):
+        return _fit(start)
+    unpacked = replace(start, packed=False)
+    try:
+        if _good(settle(start)) or not _good(settle(unpacked)):
+            return _fit(start)
+    except UserError:
+        pass  # refused as packed; as the file has them the weights may be fewer
+    settled, why = _fit(unpacked)
+    packed = size(trunk_bytes(start.model, packed=True))
+    return settled, (*why, f"kernels off: packed for them the weights take {packed}, too much here")
 
 
 def _fit(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
@@ -173,6 +192,7 @@ def _plan(
         relax=request.relax,
         mmproj=request.mmproj,
         cpu_moe=plan.cpu_moe,
+        kernels=setting_of(plan),
         reasons=reasons,
         warnings=_warnings(request, plan.model),
     )

@@ -11,7 +11,7 @@ from .compute import BATCH, compute_bytes, input_bytes, output_bytes
 from .kv import kv_bytes, state_bytes
 from .outline import PlanOutline
 from .units import MIB
-from .weights import weight_map
+from .weights import WeightMap, weight_map
 
 CPU = "CPU"
 
@@ -106,7 +106,7 @@ def _kv(plan: PlanOutline, layer: int) -> int:
 
 def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     model, parallel = plan.model, plan.request.parallel
-    w = weight_map(model)
+    w = weight_map(model, plan.target_packed)
     mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
     planes = state_planes(model, plan.choice)
     rows[CPU].weights += w.input
@@ -120,7 +120,7 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
         rows[at[i] if mtp else CPU].rollback += planes * state
         rows[at[i]].layers.append(i)
     rows[at[-1]].head = True
-    rows[at[-1]].weights += w.head + (w.tied if at[-1] != CPU else 0)
+    rows[at[-1]].weights += _head(w, at[-1])
     outputs = outputs_per_pass(plan.choice, parallel)
     written = planes if mtp else 0
     for row in rows.values():
@@ -150,7 +150,7 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
     if draft is None:
         return
     if draft.type == "draft-mtp":
-        w = weight_map(plan.model)
+        w = weight_map(plan.model, plan.target_packed)
         for i in range(plan.model.n_layer, len(w.layers)):
             rows[at[i]].draft += w.layers[i] + _kv(plan, i)
         last = at[plan.model.n_layer] if plan.model.n_mtp_layers else at[-1]
@@ -159,16 +159,21 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
         rows[CPU].draft += BATCH * plan.model.n_embd * 4
     elif plan.choice.model is not None:
         drafter = plan.choice.model
-        w = weight_map(drafter)
-        head = w.head + (w.tied if draft.device != CPU else 0)
-        rows[draft.device].draft += head + drafter_bytes(drafter, plan.ctx, parallel)
+        packed = plan.packed and draft.device == CPU
+        w = weight_map(drafter, packed)
+        rows[draft.device].draft += _head(w, draft.device)
+        rows[draft.device].draft += drafter_bytes(drafter, plan.ctx, parallel, packed)
         rows[CPU].draft += w.input + output_bytes(drafter, parallel)
 
 
-def drafter_bytes(drafter: ModelInfo, ctx: int, parallel: int) -> int:
+def _head(w: WeightMap, device: str) -> int:
+    return w.head + (w.copy if device == CPU else w.tied)
+
+
+def drafter_bytes(drafter: ModelInfo, ctx: int, parallel: int, packed: bool = False) -> int:
     """Layers, KV, states and compute buffer of a drafter. Its context is as long as the target's,
     its KV f16, and a recurrent one keeps a second copy of its state."""
-    total = sum(weight_map(drafter).layers[: drafter.n_layer])
+    total = sum(weight_map(drafter, packed).layers[: drafter.n_layer])
     for i in range(drafter.n_layer):
         total += kv_bytes(drafter, i, ctx, parallel, ("f16", "f16"))
         total += state_bytes(drafter, i) * parallel * 2
@@ -184,11 +189,15 @@ def checkpoint_bytes(plan: PlanOutline) -> int:
 
 
 def placements(
-    model: ModelInfo, gpus: tuple[Gpu, ...], gpu_layers: int, cpu_moe: int
+    model: ModelInfo,
+    gpus: tuple[Gpu, ...],
+    gpu_layers: int,
+    cpu_moe: int,
+    packed: bool = False,
 ) -> tuple[Placement, ...]:
     """Which layers lie where, in words a user reads, with their weight bytes."""
     at = layer_devices(model, gpus, gpu_layers)
-    w = weight_map(model)
+    w = weight_map(model, packed)
     found: list[Placement] = []
     for device in dict.fromkeys((CPU, *at)):
         mine = [i for i in range(model.n_layer) if at[i] == device]
@@ -203,7 +212,7 @@ def placements(
                 nbytes += sum(w.experts[i] for i in outside)
         if at[-1] == device:
             names += ("output",)
-            nbytes += w.head + (w.tied if device != CPU else 0)
+            nbytes += _head(w, device)
         found.append(Placement(device, names, nbytes - away))
     return tuple(found)
 

@@ -11,7 +11,10 @@ from ..plan import DraftChoice, HostRequest, Placement, PlanKind
 
 @dataclass(frozen=True)
 class PlanOutline:
-    """Everything decided before memory is counted."""
+    """Everything decided before memory is counted.
+
+    ``packed``: our kernels run, which hold weights in RAM in a form of their own.
+    """
 
     request: HostRequest
     model: ModelInfo
@@ -27,6 +30,16 @@ class PlanOutline:
     cache_ram_mib: int
     ctx_checkpoints: int
     cpu_moe: int = 0
+    packed: bool = False
+
+    @property
+    def target_packed(self) -> bool:
+        """Whether the target's weights are packed for our kernels.
+
+        With layers on a GPU they are not: upstream prefers the GPU's own kind of RAM, from which
+        weights are lent to it for prompts, to every buffer type for CPU kernels.
+        """
+        return self.packed and not self.gpu_layers
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ def command_for(request: HostRequest, **changes: object) -> str:
         "parallel": request.parallel if request.parallel != 1 else None,
         "threads": request.threads,
         "relax": request.relax or None,
+        "kernels": request.kernels,
         "cache-type-k": request.cache_type_k,
         "cache-type-v": request.cache_type_v,
     } | changes

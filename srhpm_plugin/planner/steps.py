@@ -10,6 +10,7 @@ from ..machine.types import Machine
 from ..model import ModelInfo
 from ..plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
 from .drafter import choose_draft
+from .kernels import are_packed
 from .kind import choose_kind
 from .memory import memory
 from .outline import PlacementChoice, PlanOutline
@@ -26,9 +27,11 @@ def srhpm_plan_kind(
 
 
 @hookimpl
-def srhpm_plan_draft(request: HostRequest, model: ModelInfo, known: Sequence[Path]) -> DraftChoice:
+def srhpm_plan_draft(
+    request: HostRequest, model: ModelInfo, machine: Machine, known: Sequence[Path]
+) -> DraftChoice:
     """See :mod:`.drafter`."""
-    return choose_draft(request, model, known)
+    return choose_draft(request, model, known, packed=are_packed(request, model, machine))
 
 
 @hookimpl

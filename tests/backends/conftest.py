@@ -16,8 +16,8 @@ EXE = ".exe" if sys.platform == "win32" else ""
 
 @pytest.fixture(autouse=True)
 def _no_inherited_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SRHPM_STOCK_SERVER", "SRHPM_RELAX", "SRHPM_DRAFT_N_MIN", "SRHPM_EXACT"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("STOCK_SERVER", "RELAX", "DRAFT_N_MIN", "EXACT", "KERNELS", "ISA"):
+        monkeypatch.delenv(f"SRHPM_{name}", raising=False)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from srhpm_plugin.backends.repack import varying_types
 from srhpm_plugin.backends.srhpm import SrhpmBackend, exact_columns
 from srhpm_plugin.backends.stock import OFF, StockBackend
 from srhpm_plugin.errors import UserError
+from srhpm_plugin.model import Tensor
 from srhpm_plugin.plan import Draft
 
 pytestmark = pytest.mark.usefixtures("any_program")
@@ -38,6 +39,18 @@ def backend(request) -> Backend:
 def x86(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(srhpm_module, "host_isa", lambda: ("avx2", "avx512f"))
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """An x86 processor that our kernels run on; call it with more instruction sets to add."""
+
+    def add(*more):
+        monkeypatch.setattr(srhpm_module, "host_isa", lambda: ("avx2", "fma", "f16c", *more))
+
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    add()
+    return add
 
 
 def test_backends_keep_the_contract(backend, any_program):
@@ -132,6 +145,43 @@ def test_repacking(make_plan, types, plain):
     assert "--no-repack" not in StockBackend().command(plan).argv
 
 
+@pytest.mark.parametrize("types", [("Q4_K", "Q6_K", "F32"), ("Q2_K", "IQ1_S"), ("Q4_0",)])
+def test_kernels_need_repacking_allowed(make_plan, kernels, types):
+    """--no-repack would switch off our buffer type too."""
+    assert "--no-repack" not in SrhpmBackend().command(make_plan(types)).argv
+    off = SrhpmBackend().command(make_plan(types, kernels="off"))
+    assert ("--no-repack" in off.argv) == (types != ("Q4_0",))
+    assert off.env["SRHPM_KERNELS"] == "off"
+
+
+def test_what_amx_varies_goes_before_speed(make_plan, kernels):
+    """No kernel takes F16, and AMX's product of F16 depends on the columns."""
+    kernels("amx_int8")
+    types = ("Q8_0", "F16")
+    assert "--no-repack" in SrhpmBackend().command(make_plan(types)).argv
+    answer = SrhpmBackend().kernels(types, "speed", ("avx2", "fma", "f16c", "amx_int8"))
+    assert answer.isa is None
+    assert "F16" in answer.why
+    assert "--no-repack" not in SrhpmBackend().command(make_plan(("Q8_0", "F32"))).argv
+
+
+def test_which_kernels(kernels, monkeypatch):
+    def ask(*isa, types=("Q4_K", "F32"), setting="speed"):
+        return SrhpmBackend().kernels(types, setting, isa)
+
+    base = ("avx2", "fma", "f16c")
+    assert ask(*base).isa == "avx2"
+    assert ask(*base, "avx_vnni").isa == "avxvnni"
+    assert "no kernels for this processor" in ask("avx2").why
+    assert "F16 and F32 weights" in ask(*base, types=("F16", "F32")).why
+    assert ask(*base, setting="off").isa is None
+    monkeypatch.setenv("SRHPM_ISA", "portable")
+    assert ask("avx2").isa == "portable"
+    monkeypatch.setenv("SRHPM_ISA", "mmx")
+    assert ask(*base).isa is None
+    assert "mmx" in ask(*base).why
+
+
 def test_varying_types_by_processor():
     types = ("Q4_0", "Q4_K", "Q6_K", "Q8_0", "F32")
     assert varying_types(types, "AMD64", ("avx2",)) == ("Q4_K",)
@@ -157,10 +207,12 @@ def test_plain_and_speculative_use_the_same_width(make_plan, drafts):
 def test_inherited_options_do_not_leak_in(make_plan, drafts, monkeypatch):
     monkeypatch.setenv("SRHPM_RELAX", "2")
     monkeypatch.setenv("SRHPM_DRAFT_N_MIN", "5")
+    monkeypatch.setenv("SRHPM_KERNELS", "off")
     assert SrhpmBackend().command(make_plan(draft=drafts["ngram"])).env == {
         "SRHPM_EXACT": "8",
         "SRHPM_DRAFT_N_MIN": "0",
         "SRHPM_RELAX": "0",
+        "SRHPM_KERNELS": "speed",
     }
 
 
@@ -186,6 +238,29 @@ def test_exactness_in_words(make_plan, drafts):
     assert all(":" in line and "slower" in line for line in (width, repack))  # the cost
     assert len(ours.exactness(("Q4_0",), make_plan())) == 1
     assert ours.exactness(("Q4_0",), make_plan(gpu=True))[1].startswith("the GPU is left out")
+
+
+@pytest.mark.usefixtures("kernels")
+def test_exactness_with_kernels(make_plan):
+    ours = SrhpmBackend()
+
+    def say(types, **changes):
+        return ours.exactness(types, make_plan(types, **changes))
+
+    weights, attention = say(("Q4_K", "Q2_K", "F32"))
+    assert "however many tokens" in weights
+    assert attention.startswith("attention does so in passes of up to 8 tokens")
+    assert "slower" in attention
+    assert say(("Q4_K", "F16", "F32"))[1].startswith("attention and F16 weights do so")
+    slots = say(("Q4_K",), parallel=2)[2]
+    assert "attention may round otherwise" in slots
+    assert say(("Q4_K",), kernels="off")[1].startswith("Q4_K weights are not repacked")
+    # A router is F32 and a factor; norms are F32 and none.
+    plan = make_plan(("Q4_K", "F32"))
+    router = Tensor("blk.0.ffn_gate_inp.weight", (64, 8), "F32", 2048)
+    model = dataclasses.replace(plan.model, tensors=(router,))
+    routed = ours.exactness(("Q4_K", "F32"), dataclasses.replace(plan, model=model))
+    assert routed[1].startswith("attention and F32 weights")
 
 
 def test_no_promise_where_there_is_none(make_plan):

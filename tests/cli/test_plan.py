@@ -107,6 +107,24 @@ def test_json_has_what_was_asked(smollm2: Path) -> None:
     assert plan["exact"] == []
 
 
+def test_kernels_are_a_choice(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SRHPM_KERNELS", raising=False)
+    ask = ("plan", str(smollm2), "--json", "--draft", "none")
+    plan = json.loads(run(*ask).stdout)
+    assert plan["kernels"] == "speed"
+    assert "SRHPM_KERNELS" not in plan["env"]
+    off = json.loads(run(*ask, "--kernels", "off").stdout)
+    assert (off["kernels"], off["env"]["SRHPM_KERNELS"]) == ("off", "off")
+    monkeypatch.setenv("SRHPM_KERNELS", "off")
+    assert json.loads(run(*ask).stdout)["env"]["SRHPM_KERNELS"] == "off"
+    forced = json.loads(run(*ask, "--kernels", "speed").stdout)
+    assert (forced["kernels"], forced["env"]["SRHPM_KERNELS"]) == ("speed", "speed")
+    monkeypatch.setenv("SRHPM_KERNELS", "fast")
+    failed = run(*ask)
+    assert failed.returncode == 1
+    assert re.fullmatch(r"error: [^\n]+: [^\n]+; [^\n]+\n", failed.stderr)
+
+
 def test_more_context_than_trained_is_a_warning(smollm2: Path) -> None:
     result = run("plan", str(smollm2), "--json", "--ctx", "100000", "--draft", "none")
     plan = json.loads(result.stdout)
@@ -144,6 +162,7 @@ def test_the_drafter_beside_the_target_is_found(smollm2: Path, tmp_path: Path) -
         (("--draft", "/"), 1),
         (("--draft", "~no-such-user/x"), 1),
         (("--backend", "other"), 1),
+        (("--kernels", "fast"), 2),
         (("--argv", "--json"), 2),
     ],
 )

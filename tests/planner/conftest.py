@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import socket
 import subprocess
@@ -33,8 +34,10 @@ def machine(
     logical: int | None = None,
     quota: float | None = None,
     gpus: Sequence[tuple[float, float]] = (),
+    isa: tuple[str, ...] = ("avx2",),
 ) -> Machine:
-    """``ram`` and the (total, free) of each GPU in GiB."""
+    """``ram`` and the (total, free) of each GPU in GiB. The processor has no kernels of ours unless
+    ``isa`` says otherwise."""
     cpu = Cpu(
         name="test",
         logical=logical or physical,
@@ -44,7 +47,7 @@ def machine(
         usable_performance=usable_performance or min(usable or physical, performance or physical),
         cgroup_limit=quota,
         smt=bool(logical and logical > physical),
-        isa=("avx2",),
+        isa=isa,
     )
     free = int(ram * GIB)
     cards = tuple(
@@ -52,6 +55,19 @@ def machine(
         for i, (total, left) in enumerate(gpus)
     )
     return Machine(cpu, Memory(2 * free, free, 0, None, "madvise", 1), cards)
+
+
+@pytest.fixture(autouse=True)
+def _no_inherited_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SRHPM_KERNELS", "SRHPM_ISA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def packing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    """``packing(ram, ...)`` is a machine whose processor runs our kernels."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return lambda ram, **more: machine(ram, isa=("avx2", "fma", "f16c"), **more)
 
 
 @pytest.fixture(scope="session")
@@ -341,8 +357,9 @@ def _write_zeros(path: Path, s: Shape) -> None:
 @pytest.fixture(scope="session")
 def server_sizes(server_dir: Path) -> Callable[..., dict[str, list[float]]]:
     """``server_sizes(model, *options)`` starts the real server and returns, in bytes, what it says
-    of its buffers: ``model``, ``KV``, ``RS`` and ``compute``, the target's before the drafter's,
-    and ``rss``, the process's memory once it listens."""
+    of its buffers: ``model``, ``packed`` (weights in our kernels' form), ``KV``, ``RS`` and
+    ``compute``, the target's before the drafter's, and ``rss``, the process's memory once it
+    listens."""
     import psutil
 
     program = next(p for p in server_dir.iterdir() if p.stem == "llama-server")
@@ -353,7 +370,9 @@ def server_sizes(server_dir: Path) -> Callable[..., dict[str, list[float]]]:
             port = s.getsockname()[1]
         argv = [str(program), "-m", str(path), "--port", str(port), "-fit", "off", "-ngl", "0"]
         argv += ["-t", "1", "-tb", "1", "-lv", "4", *options]
-        sizes: dict[str, list[float]] = {"model": [], "KV": [], "RS": [], "compute": []}
+        sizes: dict[str, list[float]] = {
+            part: [] for part in ("model", "packed", "KV", "RS", "compute")
+        }
         with subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         ) as process:
@@ -362,9 +381,12 @@ def server_sizes(server_dir: Path) -> Callable[..., dict[str, list[float]]]:
                 log = []
                 for line in process.stdout:
                     log.append(line)
-                    found = re.search(r"(model|KV|RS|compute) buffer size = +([\d.]+) MiB", line)
+                    found = re.search(
+                        r"(\w+) +(model|KV|RS|compute) buffer size = +([\d.]+) MiB", line
+                    )
                     if found:
-                        sizes[found[1]].append(float(found[2]) * 1024**2)
+                        part = "packed" if found[1] == "CPU_SRHPM" else found[2]
+                        sizes[part].append(float(found[3]) * 1024**2)
                     if "listening" in line:
                         sizes["rss"] = [float(psutil.Process(process.pid).memory_info().rss)]
                         return sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
+from srhpm_plugin.machine.types import Machine
 from srhpm_plugin.plan import HostRequest, LaunchPlan, Predicted
 from srhpm_plugin.planner import make_plan
 from srhpm_plugin.planner.outline import PlacementChoice, PlanOutline
@@ -21,7 +22,7 @@ from srhpm_plugin.plugins import plugins
 # docs/architecture.md; other fields may be added.
 CONTRACT = {
     "kind", "model", "draft", "draft_off_reason", "placement", "memory", "predicted", "argv",
-    "env", "reasons",
+    "env", "reasons", "kernels",
 }  # fmt: skip
 PARTS = {
     "model": {"path", "arch", "params", "bytes", "quant_mix"},
@@ -127,6 +128,58 @@ def test_notes_of_the_machine_are_passed_on(
 
     noted = replace(machines.laptop, notes=("the GPU driver did not answer",))
     assert "the GPU driver did not answer" in make(models.small, noted).reasons
+
+
+def test_kernels_in_words(
+    packing: Callable[..., Machine], models: SimpleNamespace, machines: SimpleNamespace
+) -> None:
+    def said(machine: Machine, **asked: Any) -> tuple[str, str]:
+        plan = make(models.small, machine, **asked)
+        (why,) = (reason for reason in plan.reasons if "kernels" in reason)
+        return plan.kernels, why
+
+    setting, why = said(packing(13))
+    assert setting == "speed"
+    assert why.startswith("avx2 kernels: loading packs the weights")
+    assert "the token table once more" in why
+    assert said(packing(13), kernels="off") == ("off", "kernels off as asked: upstream's are used")
+    assert said(machines.laptop)[1].startswith("no kernels for this processor")
+    assert "beside layers on a GPU" in said(packing(13, gpus=[(6, 5.4)]))[1]
+    assert make(models.small, packing(13), backend="stock").kernels == "off"
+
+
+def test_the_environment_is_the_default(
+    packing: Callable[..., Machine], models: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRHPM_KERNELS", "off")
+    assert make(models.small, packing(13)).kernels == "off"
+    assert make(models.small, packing(13), kernels="speed").kernels == "speed"
+    monkeypatch.setenv("SRHPM_KERNELS", "")
+    assert make(models.small, packing(13)).kernels == "speed"
+    monkeypatch.setenv("SRHPM_KERNELS", "fast")
+    with pytest.raises(UserError, match="SRHPM_KERNELS=fast"):
+        make(models.small, packing(13))
+
+
+def test_kernels_are_given_up_where_only_the_file_fits(
+    packing: Callable[..., Machine], models: SimpleNamespace
+) -> None:
+    gib = 1024**3
+    asked = {"draft": "none", "ctx": 4096}
+    need = [
+        make(models.small, packing(13), kernels=kernels, **asked).memory[0]
+        for kernels in ("off", "speed")
+    ]
+    off, on = (use.total - use.cache for use in need)
+    assert off < on
+    between = packing(((off + on) / 2 + 256 * 1024**2) / gib)
+    plan = make(models.small, between, **asked)
+    assert plan.kernels == "off"
+    assert plan.memory[0].weights == models.small.nbytes
+    assert any(reason.startswith("kernels off: packed") for reason in plan.reasons)
+    with pytest.raises(UserError, match="does not fit") as refused:
+        make(models.small, between, kernels="speed", **asked)
+    assert "--kernels speed" in refused.value.line()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,57 @@ def test_a_tied_head_is_copied_to_the_gpu(
     gpu = memory(plan(model, machines.desktop, gpu_layers=1))
     assert sum(u.weights for u in cpu) == model.nbytes
     assert sum(u.weights for u in gpu) == model.nbytes + table
+
+
+def test_packed_weights(
+    packing: Callable[..., Machine], models: SimpleNamespace, machines: SimpleNamespace
+) -> None:
+    roomy = packing(60)
+    for model in (models.dense27, models.moe30):
+        table = next(t.nbytes for t in model.tensors if t.name == "token_embd.weight")
+        vectors = sum(t.nbytes for t in model.tensors if t.type == "F32")
+        # Q4_K has 6-bit scales and mins in the file, 8-bit ones as packed: 4.625 bits for 4.5.
+        packed = (model.nbytes - table - vectors) * 4.625 / 4.5
+        p = plan(model, roomy)
+        assert memory(p)[0].weights == table + vectors + packed
+        assert p.placement[0].nbytes == memory(p)[0].weights
+        off = memory(plan(model, roomy, kernels="off"))[0]
+        assert off.weights == model.nbytes
+        assert off == replace(memory(plan(model, machines.laptop))[0], free=off.free)
+
+
+def test_a_tied_head_is_packed_beside_its_table(
+    packing: Callable[..., Machine], models: SimpleNamespace
+) -> None:
+    model = models.small
+    table = next(t.nbytes for t in model.tensors if t.name == "token_embd.weight")
+    held = memory(plan(model, packing(13)))[0].weights
+    assert held == trunk_bytes(model, packed=True)
+    rest = model.nbytes - table
+    assert held > table + rest + table * 4.625 / 4.5
+    # Read for each token is only the copy.
+    assert bytes_per_token(model, packed=True) == held - table
+    floats = models.make(**(models.small_sizes | {"quant": "F16"}))
+    assert memory(plan(floats, packing(13)))[0].weights == floats.nbytes
+    assert bytes_per_token(floats, packed=True) == floats.nbytes
+
+
+def test_nothing_is_packed_beside_a_gpu(
+    packing: Callable[..., Machine], models: SimpleNamespace
+) -> None:
+    """Upstream then prefers the GPU's own kind of RAM to every buffer type for CPU kernels; the
+    drafter in RAM is a model without a GPU."""
+    box, small = packing(28, gpus=[(6, 5.4)]), models.small
+    choice = DraftChoice(model_draft(small.path), model=small)
+    with_gpu = memory(plan(models.dense27, box, choice, gpu_layers=10))
+    assert sum(u.weights for u in with_gpu) == models.dense27.nbytes
+    off = memory(plan(models.dense27, box, choice, gpu_layers=10, kernels="off"))
+    extra = trunk_bytes(small, packed=True) - trunk_bytes(small)
+    assert with_gpu[0].draft - off[0].draft == extra > 0
+    on_gpu = {"gpu_layers": 10, "device": "CUDA0"}
+    assert memory(plan(models.dense27, box, choice, **on_gpu)) == memory(
+        plan(models.dense27, box, choice, kernels="off", **on_gpu)
+    )
 
 
 def test_experts_on_the_cpu(models: SimpleNamespace, machines: SimpleNamespace) -> None:
