@@ -1,4 +1,4 @@
-"""Whether a program that somebody names is a llama-server, before minutes are spent on it."""
+"""Whether a program that somebody names is what it is to be, before minutes are spent on it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from ..machine.gpus import bounded_output
 
 _SECONDS = 60.0  # the first start after a driver update may compile device code
 _HELP_BYTES = 1 << 20
-# Options that a plan always gives; llama.cpp's other programs lack the second.
-_OPTIONS = ("--ctx-size", "--port")
-_DO = "name a llama-server program with --against, or leave it out"
+# Options by which llama.cpp's programs are told apart: a plan always gives the first two, others
+# lack the second; only llama-bench repeats.
+_OPTIONS = {
+    "llama-server": ("--ctx-size", "--port"),
+    "llama-bench": ("--n-prompt", "--repetitions"),
+}
 
 
 def require_llama_server(program: Path) -> None:
@@ -24,12 +27,22 @@ def require_llama_server(program: Path) -> None:
     Raises:
         UserError: it is no program, does not start, or is another one.
     """
-    why = _unfit(program)
+    _require("llama-server", program)
+
+
+def require_llama_bench(program: Path) -> None:
+    """As :func:`require_llama_server`."""
+    _require("llama-bench", program)
+
+
+def _require(name: str, program: Path) -> None:
+    why = _unfit(program, name)
     if why:
-        raise UserError(f"cannot measure against {program}", why, _DO)
+        do = f"name a {name} program with --against, or leave it out"
+        raise UserError(f"cannot measure against {program}", why, do)
 
 
-def _unfit(program: Path) -> str | None:
+def _unfit(program: Path, name: str) -> str | None:
     if program.is_dir():
         return "it is a folder"
     found = shutil.which(str(program))
@@ -39,12 +52,12 @@ def _unfit(program: Path) -> str | None:
         env = child_env(Command((), {}), None)
         code, text = bounded_output([found, "--help"], env, _SECONDS, _HELP_BYTES)
     except subprocess.TimeoutExpired:
-        return f"it is no llama-server: --help did not end within {_SECONDS:.0f} s"
+        return f"it is no {name}: --help did not end within {_SECONDS:.0f} s"
     except OSError as error:
         return f"it cannot be run ({error.strerror or error})"
-    if all(option in text for option in _OPTIONS):
+    if all(option in text for option in _OPTIONS[name]):
         return None
     if code:
         lines = text.strip().splitlines() or ["no output"]
         return f"it does not start (exit code {code}: {lines[-1].strip()[:200]})"
-    return f"it is no llama-server: its --help does not name {' and '.join(_OPTIONS)}"
+    return f"it is no {name}: its --help does not name {' and '.join(_OPTIONS[name])}"

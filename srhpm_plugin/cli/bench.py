@@ -18,9 +18,9 @@ from ..bench import svg
 from ..bench.against import require_llama_server
 from ..bench.decode import DecodeRun, Engine, Prompts, Step, fits_together, run
 from ..bench.prompts import load_prompts, round_prompts
-from ..errors import UserError
 from ..plan import HostRequest, LaunchPlan
 from ._bar import Bar, Pace
+from ._plot import require_writable, write
 from ._running import (
     backend_option,
     command_of,
@@ -32,6 +32,7 @@ from ._running import (
     ready_path,
     without_draft,
 )
+from .bench_kernels import kernels
 
 # Fewer passes than these tokens take last hardly longer than the clock's and the scheduler's whims.
 _TOKENS_LEAST = 16
@@ -41,6 +42,9 @@ _STOCK_SERVER = "SRHPM_STOCK_SERVER"  # where the stock backend looks first
 @click.group("bench")
 def command() -> None:
     """Measures, always against something and in pairs."""
+
+
+command.add_command(kernels)
 
 
 @command.command("decode")
@@ -76,7 +80,7 @@ def decode(
     if against is not None:
         require_llama_server(against)
     if plot is not None:
-        _require_writable(plot)
+        require_writable(plot)
     warnings = _warnings(tokens)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -204,20 +208,6 @@ def table(runs: list[DecodeRun]) -> Table:
     return out
 
 
-def _require_writable(plot: Path) -> None:
-    """Minutes of measuring must not end in a chart that cannot be written."""
-    existed = plot.exists()
-    try:
-        with plot.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"cannot write {plot}", error.strerror or str(error), "name another file with --plot"
-        ) from None
-    if not existed:
-        plot.unlink(missing_ok=True)
-
-
 def write_plot(path: Path, runs: list[DecodeRun], tokens: int, rounds: int) -> None:
     """The results as a chart.
 
@@ -244,9 +234,4 @@ def write_plot(path: Path, runs: list[DecodeRun], tokens: int, rounds: int) -> N
         f"Median and range of {rounds} round{'s' * (rounds != 1)}, at most {tokens} tokens per "
         "prompt; ratio: median over pairs.",
     )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}", error.strerror or str(error), "name another file"
-        ) from error
+    write(path, text)
