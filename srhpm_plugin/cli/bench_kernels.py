@@ -41,6 +41,11 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[i
     return tuple(dict.fromkeys(map(int, words)))
 
 
+def _once(types: str) -> tuple[str, ...]:
+    """Each type once; the program says which there are."""
+    return tuple(dict.fromkeys(word.strip().upper() for word in types.split(",")))
+
+
 @click.command("kernels")
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
 @click.option(
@@ -122,7 +127,7 @@ def kernels(
 
         if bench is None:
             wanted = Wanted(
-                types=types.split(",") if types else (),
+                types=_once(types) if types else (),
                 ms=ms,
                 rows=rows or _SIZE,
                 cols=cols or _SIZE,

@@ -61,8 +61,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_json(shell: Shell, programs: Path) -> None:
     code, out, err = shell(
-        "bench", "kernels", "--types", "q4_k,q8_0", "--m", "1,8,1", "--rows", 64, "--cols", 32,
-        "--threads", 3, "--rounds", 3, "--json",
+        "bench", "kernels", "--types", "q4_k, q8_0,Q4_K", "--m", "1,8,1", "--rows", 64, "--cols",
+        32, "--threads", 3, "--rounds", 3, "--json",
     )  # fmt: skip
     assert (code, err) == (0, "")
     report = json.loads(out)
@@ -181,4 +181,4 @@ def test_the_real_program(shell: Shell, server_dir: Path, monkeypatch: pytest.Mo
         assert len(row["samples_ms"]) == len(row["stock_samples_ms"]) == 2
         assert row["stock"] != "CPU_SRHPM"
     code, _, err = shell("bench", "kernels", "--types", "q4_k,x", "--rounds", 1)
-    assert (code, err.splitlines()[-1].count("'x' is no weight type")) == (1, 1)
+    assert (code, err.splitlines()[-1].count("'X' is no weight type")) == (1, 1)
