@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-# A background job (as CI may be) starts with SIGINT ignored, and so would every child of it: the
-# tests that press Ctrl-C would wait for ever.
+# A background job (as CI may be) starts with SIGINT ignored, one that outlives its terminal with
+# SIGHUP, and so would every child of it: the tests that send them would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -51,15 +51,21 @@ struct Simd {
         return SIGNED ? Weights{_mm256_abs_epi8(w), w} : Weights{w, w};
     }
 
+    // Four activations for all rows.
+    static Bytes four(const int8_t * a) {
+        int32_t bits;
+        memcpy(&bits, a, 4);
+        return _mm256_set1_epi32(bits);
+    }
+
 #if defined(SRHPM_AVXVNNI)
     template <int MAX> struct Dot {
         Ints sum;
         void start(int32_t first) { sum = _mm256_set1_epi32(first); }
         template <bool SIGNED, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
-            int32_t four;
-            memcpy(&four, a, 4);
-            sum = _mm256_dpbusd_avx_epi32(sum, w.u, _mm256_set1_epi32(four));
+            sum = _mm256_dpbusd_avx_epi32(sum, w.u, four(a));
         }
+        Ints total(int32_t) const { return sum; }
     };
 #else
     // Sums pairs of products in 16 bits for as many groups as cannot overflow.
@@ -68,18 +74,18 @@ struct Simd {
         static_assert(FITS >= 1, "weights of this size need the signed path");
         Ints pairs;
         Ints sum;
-        void start(int32_t first) { sum = _mm256_set1_epi32(first); }
+        void start(int32_t) {} // added at the end: registers are few
+        Ints total(int32_t first) const { return _mm256_add_epi32(sum, _mm256_set1_epi32(first)); }
         template <bool SIGNED, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
-            int32_t four;
-            memcpy(&four, a, 4);
-            Bytes v = _mm256_set1_epi32(four);
+            Bytes v = four(a);
             if (SIGNED) {
                 v = _mm256_sign_epi8(v, w.sign);
             }
             const Ints products = _mm256_maddubs_epi16(w.u, v);
             pairs = STEP % FITS == 0 ? products : _mm256_add_epi16(pairs, products);
             if (LAST || STEP % FITS == FITS - 1) {
-                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+                const Ints fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                sum              = STEP < FITS ? fours : _mm256_add_epi32(sum, fours);
             }
         }
     };

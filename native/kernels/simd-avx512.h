@@ -43,6 +43,7 @@ struct Simd {
 
     template <int MAX> struct Dot {
         Ints sum;
+        Ints total(int32_t) const { return sum; }
         void start(int32_t first) { sum = _mm512_set1_epi32(first); }
         template <bool SIGNED, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
             int32_t four;

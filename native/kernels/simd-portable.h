@@ -49,6 +49,7 @@ struct Simd {
 
     template <int MAX> struct Dot {
         Ints sum;
+        Ints total(int32_t) const { return sum; }
         void start(int32_t first) { sum = ints(first); }
         template <bool SIGNED, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
             for (int r = 0; r < VROWS; ++r) {

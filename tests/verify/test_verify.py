@@ -143,20 +143,22 @@ def repacked(server_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathF
     return out
 
 
-def real(server_dir: Path, model: Path, draft: Path, *options: str, tokens: int) -> Verification:
+def real(
+    server_dir: Path, model: Path, draft: Path, *options: str, tokens: int, **env: str
+) -> Verification:
     server = str(server_dir / "llama-server")
     fixed = (server, "-m", str(model), "-c", "512", "-t", "1", "-np", "1", "--cache-ram", "0")
     speculative = ("-md", str(draft), "--spec-type", "draft-simple")
     return verify(
-        Side("plain", Command((*fixed, *options), {})),
-        Side("plan", Command((*fixed, *speculative, *options), {})),
+        Side("plain", Command((*fixed, *options), env)),
+        Side("plan", Command((*fixed, *speculative, *options), env)),
         round_prompts(0)[:3:2],
         tokens=tokens,
     )
 
 
 def test_stocks_inequality_is_found(server_dir: Path, smollm2: Path, repacked: Path) -> None:
-    outcome = real(server_dir, repacked, smollm2, tokens=24)
+    outcome = real(server_dir, repacked, smollm2, tokens=24, SRHPM_KERNELS="off")
     assert outcome.drafted > 0
     assert not outcome.equal
     found = outcome.first_difference
@@ -167,10 +169,17 @@ def test_stocks_inequality_is_found(server_dir: Path, smollm2: Path, repacked: P
     assert 0 <= found.logit_gap < 2, "a near tie"
 
 
+def test_our_kernels_mend_it(server_dir: Path, smollm2: Path, repacked: Path) -> None:
+    on = {"SRHPM_KERNELS": "speed", "SRHPM_EXACT": "8"}
+    outcome = real(server_dir, repacked, smollm2, tokens=24, **on)
+    assert outcome.equal, outcome.first_difference
+    assert outcome.drafted > outcome.accepted > 0, "some drafts were rejected, too"
+
+
 def test_an_invariant_path_is_equal(server_dir: Path, smollm2: Path, repacked: Path) -> None:
     """Without repacking and with a q8_0 cache, sums do not depend on the tokens in a pass."""
     invariant = ("-nr", "-ctk", "q8_0", "-ctv", "q8_0")
-    outcome = real(server_dir, repacked, smollm2, *invariant, tokens=24)
+    outcome = real(server_dir, repacked, smollm2, *invariant, tokens=24, SRHPM_KERNELS="off")
     assert outcome.equal, outcome.first_difference
     assert outcome.drafted > outcome.accepted > 0, "some drafts were rejected, too"
     assert outcome.proof
