@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from srhpm_plugin.cli import cli
+from srhpm_plugin.machine.isa import host_isa
+from srhpm_plugin.machine.kernels import chosen_kernels
 from srhpm_plugin.native.hooks import load_hooks
 from srhpm_plugin.native.recipe import native_dir
 
@@ -32,6 +35,20 @@ def test_columns_do_not_depend_on_the_batch(server_dir: Path, columns: str) -> N
     done = run(server_dir / "test-exact", SRHPM_EXACT=columns)
     assert done.returncode == 0, done.stdout
     assert (" 0 columns differ" in done.stdout) == (columns == "16")
+
+
+def test_kernels(server_dir: Path) -> None:
+    done = run(server_dir / "test-kernels")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("isa", ["", "avx2", "portable"])
+def test_packed_products(server_dir: Path, isa: str) -> None:
+    """Each column of products over packed weights as computed alone, and right."""
+    if chosen_kernels(platform.machine(), host_isa(), isa) is None:
+        pytest.skip(f"no {isa or 'fast'} kernels on this processor")
+    done = run(server_dir / "test-packed", SRHPM_ISA=isa, OMP_WAIT_POLICY="passive")
+    assert done.returncode == 0, done.stdout
 
 
 def test_policy(server_dir: Path) -> None:
