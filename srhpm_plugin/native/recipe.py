@@ -20,7 +20,7 @@ PROGRAMS = (
     "llama-imatrix",
     "bench-kernels",
 )
-TESTS = ("test-exact", "test-kernels", "test-packed", "test-policy")
+TESTS = ("test-exact", "test-kernels", "test-packed", "test-passes", "test-policy")
 
 
 @dataclass(frozen=True)

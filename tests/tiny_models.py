@@ -9,6 +9,7 @@ target's embeddings and output matrix.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ LAYERS = 8
 HEADS = 7  # of the model that has one MTP head per drafted token
 STATE, KEY_HEADS, VALUE_HEADS = 64, 2, 4  # of gated delta nets
 BLOCK = 8  # tokens a block drafter was "trained" for
+EXPERTS = 12  # of the model that has any
 RANK = 16  # of the heads a block drafter may have
 LOUD = 12  # tokens that win nearly always
 LOUDNESS, FAVOUR = 4.0, 0.12
@@ -160,6 +162,28 @@ def _qwen3(seed: int = 1, layers: int = LAYERS) -> _Model:
     return model
 
 
+def _qwen3moe() -> _Model:
+    """A transformer with experts. Routers are floats, as converters write them, save one."""
+    fields: dict[str, Value] = {
+        "expert_count": EXPERTS,
+        "expert_used_count": 3,
+        "expert_feed_forward_length": E,
+    }
+    model = _Model("qwen3moe", 3, 5, fields)
+    model.embedding()
+    for i in range(3):
+        at = f"blk.{i}"
+        model.attention(at)
+        model.norm(f"{at}.ffn_norm", E)
+        model.matrix(f"{at}.ffn_gate_inp", EXPERTS, E)
+        if i > 0:
+            router = model.tensors[f"{at}.ffn_gate_inp.weight"]
+            model.floats(f"{at}.ffn_gate_inp.weight", router)
+        for part in ("gate", "up", "down"):
+            model.matrix(f"{at}.ffn_{part}_exps", EXPERTS, E, E)
+    return model
+
+
 def _qwen35() -> _Model:
     """A hybrid, three gated delta nets to one attention, with an MTP head inside."""
     fields = {
@@ -269,6 +293,7 @@ def _simple(target: str) -> _Model:
 
 _TARGETS: dict[str, Callable[[], _Model]] = {
     "qwen3": _qwen3,
+    "qwen3moe": _qwen3moe,
     "qwen35": _qwen35,
     "step35": _step35,
 }
@@ -286,6 +311,22 @@ def tiny_target(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     """``tiny_target(architecture)``: the file, written once."""
     folder = tmp_path_factory.mktemp("targets")
     return cache(lambda arch: _TARGETS[arch]().write(folder / f"{arch}.gguf"))
+
+
+@pytest.fixture(scope="session")
+def tiny_quantized(
+    server_dir: Path, tiny_target: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], Path]:
+    """``tiny_quantized(architecture, type)``: the target by llama-quantize, written once."""
+    folder = tmp_path_factory.mktemp("quantized")
+
+    def write(arch: str, kind: str) -> Path:
+        path = folder / f"{arch}-{kind}.gguf"
+        argv = [server_dir / "llama-quantize", tiny_target(arch), path, kind]
+        subprocess.run([str(a) for a in argv], check=True, capture_output=True)
+        return path
+
+    return cache(write)
 
 
 @pytest.fixture(scope="session")
