@@ -22,11 +22,36 @@ using Multiply = void (*)(const Product & product, int64_t first, int64_t last);
 // with weights of format `f` need.
 using Quantize = void (*)(const float * x, Activation * out, int64_t blocks, const Format & f);
 
+constexpr int     MAX_ROWS = 8;   // of queries in a task of attention
+constexpr int64_t MAX_HEAD = 576; // floats of a head: DeepSeek's
+
+// Rows of queries (of one or several heads and tokens) that share a key/value head.
+struct Attention {
+    int64_t         dk, dv;   // floats of a key and of a value: multiples of 16
+    int64_t         n_kv;     // positions
+    const uint8_t * k;        // fp16, `k_stride` bytes from one to the next
+    const uint8_t * v;
+    size_t          k_stride;
+    size_t          v_stride;
+    float           scale;
+    int             rows;
+    const float *   q[MAX_ROWS];
+    const uint8_t * mask[MAX_ROWS];  // n_kv fp16 each, or null
+    float           slope[MAX_ROWS]; // of the mask
+    float           sink[MAX_ROWS];  // -infinity where there is none
+    float *         out[MAX_ROWS];   // dv floats each
+};
+
+// softmax(scale * q k + slope * mask) v. A row's result does not depend on the other rows, nor on
+// masked positions at the end.
+using Attend = void (*)(const Attention & task);
+
 // The kernels of one instruction set. Column j of a product is bit-identical whatever the other
 // columns are, how many there are, and however rows are shared among threads.
 struct Kernels {
     const char * isa;
     Quantize     quantize;
+    Attend       attend;
     Multiply     multiply[N_FORMATS];
 };
 

@@ -119,6 +119,28 @@ struct Simd {
     }
     static Float as_float(Ints a) { return _mm256_castsi256_ps(a); }
 
+    // ---- floats, for attention ----
+    static Float load_float(const float * p) { return _mm256_loadu_ps(p); }
+    static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+    static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+    static Ints  round(Float a) { return _mm256_cvtps_epi32(a); }
+    static float sum(Float a) {
+        __m128 v = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+        v        = _mm_add_ps(v, _mm_movehl_ps(v, v));
+        return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)));
+    }
+    // Adds the sum of each of four vectors to four floats.
+    static void add_sums(const Float (&v)[4], float * out) {
+        const Float  c = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+        const __m128 e = _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
+        _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), e));
+    }
+    static float most(Float a) {
+        __m128 v = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+        v        = _mm_max_ps(v, _mm_movehl_ps(v, v));
+        return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
+    }
+
     static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
 };
 

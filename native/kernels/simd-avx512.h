@@ -80,6 +80,24 @@ struct Simd {
     }
     static Float as_float(Ints a) { return _mm512_castsi512_ps(a); }
 
+    // ---- floats, for attention ----
+    static Float load_float(const float * p) { return _mm512_loadu_ps(p); }
+    static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+    static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+    static Ints  round(Float a) { return _mm512_cvtps_epi32(a); }
+    static float sum(Float a) { return _mm512_reduce_add_ps(a); }
+    static float most(Float a) { return _mm512_reduce_max_ps(a); }
+    // Adds the sum of each of four vectors to four floats.
+    static void add_sums(const Float (&v)[4], float * out) {
+        const Float a = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+        const Float b = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+        // each 128 bits: one part of the four sums
+        const Float c = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+        const __m256 d = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+        const __m128 e = _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
+        _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), e));
+    }
+
     static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
 };
 

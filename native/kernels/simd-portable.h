@@ -92,6 +92,32 @@ struct Simd {
     }
     static Float as_float(Ints a) { return (Float) a; }
 
+    // ---- floats, for attention ----
+    static Float load_float(const float * p) {
+        Float r;
+        memcpy(&r, p, sizeof(r));
+        return r;
+    }
+    static Float add(Float a, Float b) { return a + b; }
+    static Float max(Float a, Float b) {
+        const Ints mask = a > b;
+        return (Float) (((Ints) a & mask) | ((Ints) b & ~mask));
+    }
+    // adding and taking off 1.5 * 2^23 rounds to nearest even
+    static Ints  round(Float a) { return __builtin_convertvector((a + 12582912.0f) - 12582912.0f, Ints); }
+    static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+    // Adds the sum of each of four vectors to four floats.
+    static void add_sums(const Float (&v)[4], float * out) {
+        for (int i = 0; i < 4; ++i) {
+            out[i] += sum(v[i]);
+        }
+    }
+    static float most(Float a) {
+        const float x = a[0] > a[2] ? a[0] : a[2];
+        const float y = a[1] > a[3] ? a[1] : a[3];
+        return x > y ? x : y;
+    }
+
     // As in quantize-x86.h.
     static float quantize(const float * x, int8_t * q, int32_t * sum) {
         float most = 0.0f;

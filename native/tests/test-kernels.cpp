@@ -195,12 +195,98 @@ void check_quantize(std::mt19937 & rng) {
     }
 }
 
+// Attention: right, the same for a row whatever rows are beside it, and untouched by positions that
+// are masked behind the last one it sees.
+void check_attention(const Kernels & kernels, std::mt19937 & rng) {
+    const int64_t dk = 16 * (1 + rng() % 12), dv = 16 * (1 + rng() % 12);
+    const int64_t n_kv = 1 + rng() % 200, padded = n_kv + rng() % 100;
+    const auto    halves = [&](int64_t n) {
+        std::normal_distribution<float> normal(0, 1);
+        std::vector<ggml_fp16_t>        out(n);
+        for (auto & h : out) {
+            h = ggml_fp32_to_fp16(normal(rng));
+        }
+        return out;
+    };
+    const auto k = halves(dk * padded), v = halves(dv * padded), q16 = halves(dk * MAX_ROWS);
+
+    std::vector<float>       q(q16.size());
+    std::vector<ggml_fp16_t> mask(padded * MAX_ROWS);
+    for (size_t i = 0; i < q.size(); ++i) {
+        q[i] = ggml_fp16_to_fp32(q16[i]) * 3;
+    }
+    for (int64_t r = 0; r < MAX_ROWS; ++r) {
+        const int64_t hidden = rng() % 3 ? 0 : 64 * (rng() % 3); // as a window hides the oldest
+        for (int64_t i = 0; i < padded; ++i) {
+            const bool seen      = i < n_kv && (i >= hidden || i == n_kv - 1) && (rng() % 8 || i == n_kv - 1);
+            mask[r * padded + i] = seen ? (rng() % 2 ? 0 : ggml_fp32_to_fp16(-1.5f)) : 0xfc00;
+        }
+    }
+    const auto run = [&](int first, int rows, int64_t positions, bool sinks) {
+        std::vector<float> out(dv * rows, NAN);
+        Attention          t{};
+        t.dk = dk, t.dv = dv, t.n_kv = positions, t.scale = 0.2f, t.rows = rows;
+        t.k = (const uint8_t *) k.data(), t.v = (const uint8_t *) v.data();
+        t.k_stride = 2 * dk, t.v_stride = 2 * dv;
+        for (int r = 0; r < rows; ++r) {
+            t.q[r]     = &q[(first + r) * dk];
+            t.mask[r]  = (const uint8_t *) &mask[(first + r) * padded];
+            t.slope[r] = 0.5f;
+            t.sink[r]  = sinks ? (float) (first + r) - 3 : -INFINITY;
+            t.out[r]   = &out[r * dv];
+        }
+        kernels.attend(t);
+        return out;
+    };
+    for (const bool sinks : {false, true}) {
+        for (int r = 0; r < MAX_ROWS; ++r) {
+            const auto          alone = run(r, 1, n_kv, sinks);
+            std::vector<double> e(n_kv), want(dv, 0.0);
+            double              most = sinks ? r - 3 : -INFINITY, total = 0;
+            for (int64_t i = 0; i < n_kv; ++i) {
+                double dot = 0;
+                for (int64_t d = 0; d < dk; ++d) {
+                    dot += (double) q[r * dk + d] * ggml_fp16_to_fp32(k[i * dk + d]);
+                }
+                e[i] = dot * 0.2f + 0.5 * ggml_fp16_to_fp32(mask[r * padded + i]);
+                most = e[i] > most ? e[i] : most;
+            }
+            total = sinks ? std::exp(r - 3 - most) : 0;
+            for (int64_t i = 0; i < n_kv; ++i) {
+                total += e[i] = std::exp(e[i] - most);
+                for (int64_t d = 0; d < dv; ++d) {
+                    want[d] += e[i] * ggml_fp16_to_fp32(v[i * dv + d]);
+                }
+            }
+            for (int64_t d = 0; d < dv; ++d) {
+                if (!(std::fabs(alone[d] - want[d] / total) <= 2e-5)) {
+                    fail("attention is wrong", formats[0], kernels.isa, dk, dv, n_kv);
+                    std::printf("  row %d: %.9g, should be %.9g\n", r, (double) alone[d], want[d] / total);
+                    return;
+                }
+            }
+            const int  rows  = 1 + (int) (rng() % MAX_ROWS);
+            const int  first = r < MAX_ROWS - rows ? r : MAX_ROWS - rows;
+            const auto all   = run(first, rows, padded, sinks);
+            if (memcmp(&all[(r - first) * dv], alone.data(), dv * sizeof(float)) != 0) {
+                fail("attention depends on its batch", formats[0], kernels.isa, dk, dv, n_kv);
+                return;
+            }
+        }
+    }
+}
+
 } // namespace
 
 int main(int argc, char ** argv) {
     const unsigned seed = argc > 1 ? (unsigned) std::atoi(argv[1]) : 1;
     std::mt19937   rng(seed);
     check_quantize(rng);
+    for (const Kernels * const * k = usable_kernels(); *k; ++k) {
+        for (int i = 0; i < 8; ++i) {
+            check_attention(**k, rng);
+        }
+    }
     for (const Format & f : formats) {
         const int64_t unit = ggml_blck_size(f.type) > BLOCK ? ggml_blck_size(f.type) : BLOCK;
         for (int fill : {-1, -1, 0x00, 0xff, 0x55}) {

@@ -8,12 +8,11 @@
 #include "kernels.h"
 #include "pack.h"
 #include "srhpm-mul-mat.h"
+#include "srhpm-switch.h"
 #include "traits.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -153,28 +152,10 @@ ggml_backend_buffer_type_t buffer_type() {
     return &type;
 }
 
-bool switched_on() {
-    const char * text = std::getenv("SRHPM_KERNELS");
-    if (!text || !*text || !std::strcmp(text, "speed")) {
-        return true;
-    }
-    if (std::strcmp(text, "off") != 0) {
-        std::fprintf(stderr, "srhpm: SRHPM_KERNELS=%s is not known, it can be off or speed; kernels are off\n", text);
-    }
-    return false;
-}
-
 } // namespace
 
 void srhpm_add_buffer_type(std::vector<ggml_backend_buffer_type_t> & types) {
-    if (!switched_on()) {
-        return;
+    if (srhpm_kernels_on()) {
+        types.push_back(buffer_type());
     }
-    const srhpm::Kernels * kernels = srhpm::chosen_kernels();
-    if (!kernels) {
-        const char * name = std::getenv("SRHPM_ISA");
-        std::fprintf(stderr, "srhpm: no kernels for this processor%s%s; upstream's are used\n", name && *name ? " and SRHPM_ISA=" : "", name ? name : "");
-        return;
-    }
-    types.push_back(buffer_type());
 }

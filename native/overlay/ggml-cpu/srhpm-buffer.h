@@ -5,6 +5,6 @@
 
 #include <vector>
 
-// Puts our buffer type in front of the CPU's others, so that weights it takes land in it. Not with
-// SRHPM_KERNELS=off, and not on machines whose instructions the kernels have no form for.
+// Puts our buffer type in front of the CPU's others, so that weights it takes land in it, if our
+// kernels are on (srhpm-switch.h).
 void srhpm_add_buffer_type(std::vector<ggml_backend_buffer_type_t> & types);
