@@ -191,11 +191,20 @@ def test_varying_types_by_processor():
     assert varying_types(("F32", "IQ3_S"), "aarch64", ()) == ()
 
 
+WAITING = {"GOMP_SPINCOUNT": "1000"}
+
+
+@pytest.mark.parametrize("name", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
+def test_how_threads_wait_is_the_users_to_say(make_plan, monkeypatch, name):
+    monkeypatch.setenv(name, "passive")
+    assert not WAITING.keys() & SrhpmBackend().command(make_plan()).env.keys()
+
+
 def test_environment_of_ours(make_plan, drafts):
     env = SrhpmBackend().command(make_plan(draft=drafts["draft-simple"], parallel=2)).env
-    assert env == {"SRHPM_EXACT": "16", "SRHPM_DRAFT_N_MIN": "3"}
+    assert env == {"SRHPM_EXACT": "16", "SRHPM_DRAFT_N_MIN": "3", **WAITING}
     env = SrhpmBackend().command(make_plan(draft=drafts["ngram"], relax=0.25)).env
-    assert env == {"SRHPM_EXACT": "8", "SRHPM_RELAX": "0.25"}
+    assert env == {"SRHPM_EXACT": "8", "SRHPM_RELAX": "0.25", **WAITING}
 
 
 def test_plain_and_speculative_use_the_same_width(make_plan, drafts):
@@ -213,6 +222,7 @@ def test_inherited_options_do_not_leak_in(make_plan, drafts, monkeypatch):
         "SRHPM_DRAFT_N_MIN": "0",
         "SRHPM_RELAX": "0",
         "SRHPM_KERNELS": "speed",
+        **WAITING,
     }
 
 
