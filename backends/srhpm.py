@@ -22,10 +22,10 @@ from .repack import varying_types, without_kernels
 NAME = "srhpm"
 BUILD = "srhpm-plugin native build"
 
-# How long libgomp lets a thread spin while it waits for the others. Its own choice is a millisecond:
-# with a busy neighbour on one of two cores that starves the thread waited for (passes over 4 tokens:
-# 16 and 23 per second in two runs; with 1000 turns 25 and 28), and on an idle machine it gains
-# nothing (90 and 91 against 91 and 90; with 100 turns 79 and 80).
+# How long libgomp lets a thread spin while it waits for the others. Its own choice is a
+# millisecond: with a busy neighbour on one of two cores that starves the thread waited for
+# (passes over 4 tokens: 16 and 23 tokens/s in two runs; with 1000 turns 25 and 28), and on an
+# idle machine it gains nothing (90 and 91 against 91 and 90; with 100 turns 79 and 80).
 _WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _SPINS = "1000"
 
