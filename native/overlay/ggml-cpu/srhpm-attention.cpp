@@ -5,6 +5,7 @@
 
 #include "srhpm-attention.h"
 
+#include "common.h"
 #include "kernels.h"
 #include "srhpm-exact.h"
 #include "srhpm-switch.h"
@@ -23,11 +24,15 @@ struct Settings {
     explicit Settings(const ggml_tensor * op) { memcpy(this, op->op_params, sizeof(*this)); }
 };
 
+// Upstream's attention changes its way at this many queries, so ours takes all shorter batches: a pass
+// that is a little wider than SRHPM_EXACT, as of several slots, then gives the same bits too.
+constexpr int64_t QUERIES = ggml_fa_tile_config::Q;
+
 bool for_us(const ggml_tensor * op) {
     const ggml_tensor * q = op->src[0];
     const ggml_tensor * k = op->src[1];
     const ggml_tensor * v = op->src[2];
-    return srhpm_exact(q->ne[1]) && srhpm_kernels_on() && q->type == GGML_TYPE_F32 && k->type == GGML_TYPE_F16 &&
+    return srhpm_exact_columns() > 0 && q->ne[1] < QUERIES && srhpm_kernels_on() && q->type == GGML_TYPE_F32 && k->type == GGML_TYPE_F16 &&
            v->type == GGML_TYPE_F16 && k->ne[0] % 16 == 0 && v->ne[0] % 16 == 0 && k->ne[0] <= srhpm::MAX_HEAD &&
            v->ne[0] <= srhpm::MAX_HEAD && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] && Settings(op).softcap == 0.0f;
 }

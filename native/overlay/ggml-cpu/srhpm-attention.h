@@ -3,6 +3,6 @@
 
 #include "ggml-cpu-impl.h"
 
-// Computes `op` if it is for us: at most SRHPM_EXACT queries over an fp16 cache, kernels not switched
-// off. False: upstream's turn.
+// Computes `op` if it is for us: few queries over an fp16 cache, with SRHPM_EXACT set and kernels not
+// switched off. False: upstream's turn.
 bool srhpm_flash_attn(const ggml_compute_params * params, ggml_tensor * op);
