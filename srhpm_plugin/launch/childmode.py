@@ -8,6 +8,7 @@ do not know it ignore the variable; nothing here is needed for a launch to work.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 ENV = {"LLAMA_SERVER_ROUTER_PORT": "0"}
@@ -26,13 +27,23 @@ class LoadState:
     fraction: float
 
 
+# The log comes from another thread of the server, in pieces: its time stamp may stand in front.
+_STAMP = re.compile(r"[\d. ]*(?:[DEIW] )?")
+
+
 def is_ours(line: str) -> bool:
     """Whether the line belongs to the protocol and not to the log."""
-    return line.startswith(_PREFIX)
+    return line[_start(line) :].startswith(_PREFIX)
+
+
+def _start(line: str) -> int:
+    stamp = _STAMP.match(line)
+    return stamp.end() if stamp else 0
 
 
 def parse(line: str) -> LoadState | None:
     """The load state in a protocol line; ``None`` for all else, whatever it holds."""
+    line = line[_start(line) :]
     if not line.startswith(_STATE):
         return None
     try:

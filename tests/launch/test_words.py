@@ -58,6 +58,10 @@ def test_load_states() -> None:
         'cmd_child_to_router:state:{"state":"loading","payload":{"current":"text_model","value":2}}'
     )
     assert childmode.parse(line) == childmode.LoadState("model", 1.0)
+    for stamp in ("0.367.648 ", "0.00.367.648 I "):  # another thread's, written in between
+        assert childmode.is_ours(stamp + line)
+        assert childmode.parse(stamp + line) == childmode.LoadState("model", 1.0)
+    assert not childmode.is_ours("srv 0.1: " + line)
     for other in (
         "cmd_child_to_router:state:{",
         "cmd_child_to_router:state:[]",
