@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from .backend import Backend
 from .errors import UserError
+
+T = TypeVar("T")
 
 
 class PluginError(UserError):
@@ -76,10 +77,10 @@ class Blame:
 
         return blamed
 
-    def backend(self, backend: Backend) -> Backend:
-        """A third party's backend, all of whose methods are blamed; ours as it is."""
-        package = type(backend).__module__.partition(".")[0]
-        return cast("Backend", Blamed(self, backend)) if package in self._entries else backend
+    def brought(self, thing: T) -> T:
+        """A third party's backend or host, all of whose methods are blamed; ours as it is."""
+        package = type(thing).__module__.partition(".")[0]
+        return cast("T", Blamed(self, thing)) if package in self._entries else thing
 
 
 class Blamed:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .backend import Backend
+    from .host import Host
     from .machine.types import Machine
     from .model import ModelInfo
     from .plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
@@ -30,6 +31,11 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 @hookspec
 def srhpm_backends() -> Iterable[Backend]:
     """Inference engines that this plugin brings."""
+
+
+@hookspec
+def srhpm_hosts() -> Iterable[Host]:
+    """Hosts that this plugin knows: apps that start a ``llama-server``."""
 
 
 @hookspec

@@ -13,6 +13,7 @@ from . import hookspecs
 from .backend import Backend
 from .blame import Blame, Blamed
 from .errors import UserError
+from .host import Host
 
 GROUP = "srhpm_plugin.v1"
 
@@ -62,9 +63,33 @@ class Plugins:
         found: dict[str, Backend] = {}
         for group in self.hook.srhpm_backends():
             for backend in group:
-                blamed = self._blame.backend(backend)
+                blamed = self._blame.brought(backend)
                 found.setdefault(blamed.name, blamed)
         return found
+
+    def hosts(self) -> dict[str, Host]:
+        """All hosts by name; a third party's replaces a built-in of the same name."""
+        found: dict[str, Host] = {}
+        for group in self.hook.srhpm_hosts():
+            for host in group:
+                blamed = self._blame.brought(host)
+                found.setdefault(blamed.name, blamed)
+        return found
+
+    def host(self, name: str) -> Host:
+        """The host called ``name``.
+
+        Raises:
+            UserError: there is none.
+        """
+        hosts = self.hosts()
+        if name not in hosts:
+            raise UserError(
+                f"no host {name!r}",
+                "no plugin knows it",
+                f"choose one of: {', '.join(sorted(hosts))}",
+            )
+        return hosts[name]
 
     def backend(self, name: str) -> Backend:
         """The backend called ``name``.

@@ -1,0 +1,1 @@
+"""The drop-in's other half: what a host asked for becomes the command that the drop-in runs."""

@@ -1,0 +1,217 @@
+"""What a host is: an app that starts a ``llama-server``, and what its plugin tells the core.
+
+A host plugin only describes: where the app is, which file operations register SR-HPM in it
+(:mod:`srhpm_plugin.install.operations`), which models it has, and what its command lines mean.
+The core executes, journals and undoes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from .install.operations import Operation
+from .plan import HostRequest
+
+Mode = Literal["all", "select"]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One installed copy of a host.
+
+    Attributes:
+        host: the plugin's name, e.g. ``ollama``.
+        root: the folder or file that tells this copy from others, absolute.
+        version: as the host says it; ``None`` when it cannot be told without running it.
+        installable: SR-HPM can be registered in this copy.
+        how: how it is registered, or why it cannot be, in words; one clause.
+        facts: whatever else the plugin needs again, e.g. its models folder; strings only, as they
+            are kept in the journal.
+        user: the account the host runs as when it is not the one that asks (``ollama`` for a
+            service), which must be able to read the server and our package; else ``None``.
+    """
+
+    host: str
+    root: Path
+    version: str | None
+    installable: bool
+    how: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What an installation may put in place.
+
+    Attributes:
+        dropin: the drop-in program to copy.
+        python: the interpreter that has this package.
+        home: the folder that holds our state, for the drop-in; it may run as another user.
+        server_folder: folder of the patched server's programs.
+        state: a folder of our own for this installation, outside the host's.
+    """
+
+    dropin: Path
+    python: Path
+    home: Path
+    server_folder: Path
+    state: Path
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What registers SR-HPM in a host.
+
+    Attributes:
+        operations: executed in order, undone in reverse order.
+        pick: what the user does to choose SR-HPM there, one sentence each.
+        notes: what else there is to know, e.g. that the host must be restarted.
+    """
+
+    operations: tuple[Operation, ...]
+    pick: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostModel:
+    """A model under the name by which the host's users know it.
+
+    Attributes:
+        name: e.g. ``qwen3:27b``.
+        path: the GGUF file (no ``.gguf`` ending needed).
+        drafter: a drafter that the host has for it.
+        mmproj: its projector.
+        adapters: LoRA files.
+        ctx: context the host would start it with, tokens.
+        twin: the name is a twin: it runs on SR-HPM while its base stays stock.
+        unfit: why our server cannot run it, in words; ``None`` when it can.
+    """
+
+    name: str
+    path: Path
+    drafter: Path | None = None
+    mmproj: Path | None = None
+    adapters: tuple[Path, ...] = ()
+    ctx: int | None = None
+    twin: bool = False
+    unfit: str | None = None
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A host has started the drop-in.
+
+    Attributes:
+        host: name of the plugin in whose tree the drop-in lies.
+        argv: the arguments, without the program.
+        env: the environment.
+        facts: what the installation's plugin wrote for its drop-in, see :func:`Dropin`.
+        mode: which models are to run on SR-HPM.
+    """
+
+    host: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    facts: Mapping[str, str]
+    mode: Mode
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The host's own server shall run, with the reason in words."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A call in our words.
+
+    Attributes:
+        request: for the planner; what the host set explicitly is in it.
+        model: the host's name of the model, for ``status``; the file's name when there is none.
+        drafters: files to look at first when a drafter is chosen.
+    """
+
+    request: HostRequest
+    model: str
+    drafters: tuple[Path, ...] = ()
+
+
+@runtime_checkable
+class Host(Protocol):
+    """A host as a plugin. Stateless; reads the machine, never changes it."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line, e.g. ``lm-studio``."""
+
+    @property
+    def title(self) -> str:
+        """The name people know, e.g. ``LM Studio``."""
+
+    def find(self, path: Path | None) -> Iterable[Installation]:
+        """Installed copies, the one to prefer first.
+
+        Args:
+            path: the user's ``--path``: only what lies there.
+        """
+
+    def steps(self, found: Installation, tools: Tools, mode: Mode) -> Steps:
+        """What registers SR-HPM in ``found``.
+
+        Raises:
+            UserError: it cannot be, with what to do.
+        """
+
+    def registered(self, found: Installation) -> bool:
+        """Whether SR-HPM is in place there now (an upgrade of the host may have wiped it)."""
+
+    def models(self, found: Installation) -> Iterable[HostModel]:
+        """The host's models. Its files are not trusted: paths from them never leave its folders."""
+
+    def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
+        """What a call of the drop-in means.
+
+        ``request`` holds what the arguments say, as every llama-server reads them; the plugin adds
+        what only its host's manifests and conventions tell.
+        """
+
+
+def dropin_files(
+    place: Path,
+    host: str,
+    original: Path | None,
+    tools: Tools,
+    mode: Mode,
+    facts: Mapping[str, str] | None = None,
+) -> Sequence[Operation]:
+    """The operations that put the drop-in to ``place`` with the note that it reads beside itself.
+
+    Args:
+        place: where the host starts it, e.g. ``…/lib/ollama/llama-server``. A file there must have
+            been moved away by an earlier operation.
+        original: the host's own server; ``None`` where it has none: then the patched server runs
+            with everything of ours switched off.
+        facts: handed back in :class:`HostCall`.
+    """
+    from .dropin.note import Note
+    from .install.operations import CopyFile, WriteFile
+
+    note = Note(
+        host=host,
+        original=original,
+        python=tools.python,
+        home=tools.home,
+        mode=mode,
+        facts=dict(facts or {}),
+    )
+    return (
+        WriteFile(note.path_for(place), note.to_bytes(), mode=0o644),
+        CopyFile(tools.dropin, place, mode=0o755),
+    )

@@ -1,0 +1,1 @@
+"""Installing in a host as a transaction: journaled before it happens, undone completely."""
