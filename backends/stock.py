@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srhpm_plugin.backend import Backend, Command
+from srhpm_plugin.dropin.note import Note
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.files import expand
 from srhpm_plugin.hookspecs import hookimpl
@@ -56,11 +57,16 @@ def find_stock() -> StockServer | None:
         return StockServer(path, f"named by {VARIABLE}")
     patched = find_server()
     found = shutil.which("llama-server")
-    if found is not None and not _same(Path(found), patched):
+    if found is not None and not _same(Path(found), patched) and not _dropin(Path(found)):
         return StockServer(Path(found), "llama-server on PATH")
     if patched is not None:
         return StockServer(patched, "the patched server with everything of ours switched off")
     return None
+
+
+def _dropin(path: Path) -> bool:
+    """Whether the program is our drop-in, which would start the patched server."""
+    return Note.path_for(path).exists() or Note.path_for(path.resolve()).exists()
 
 
 def _same(path: Path, other: Path | None) -> bool:

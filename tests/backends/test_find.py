@@ -10,6 +10,7 @@ import pytest
 from srhpm_plugin.backends import stock
 from srhpm_plugin.backends.srhpm import SrhpmBackend
 from srhpm_plugin.backends.stock import StockBackend, find_stock
+from srhpm_plugin.dropin.note import Note
 from srhpm_plugin.errors import UserError
 
 EXE = ".exe" if sys.platform == "win32" else ""
@@ -83,6 +84,13 @@ def test_ours_on_path_is_still_ours(tmp_path, monkeypatch):
     found = find_stock()
     assert found is not None
     assert "patched" in found.origin
+
+
+def test_the_drop_in_on_path_is_no_stock_server(tmp_path):
+    dropin = program(tmp_path / "path")
+    assert find_stock() is not None
+    Note.path_for(dropin).write_bytes(b"")
+    assert find_stock() is None
 
 
 @pytest.mark.parametrize(
