@@ -50,14 +50,15 @@ class Tools:
     Attributes:
         dropin: the drop-in program to copy.
         python: the interpreter that has this package.
-        home: the folder that holds our state, for the drop-in; it may run as another user.
+        home: ``SRHPM_HOME`` for the drop-in, which may run in another environment; ``None``: the
+            user's own folders.
         server_folder: folder of the patched server's programs.
         state: a folder of our own for this installation, outside the host's.
     """
 
     dropin: Path
     python: Path
-    home: Path
+    home: Path | None
     server_folder: Path
     state: Path
 
@@ -180,6 +181,17 @@ class Host(Protocol):
 
         ``request`` holds what the arguments say, as every llama-server reads them; the plugin adds
         what only its host's manifests and conventions tell.
+        """
+
+
+@runtime_checkable
+class TakesOut(Protocol):
+    """What a host that edits files of the user's may offer besides."""
+
+    def without_us(self, path: Path, content: bytes) -> bytes | None:
+        """A file that the user changed since we wrote it, less our entries.
+
+        ``None`` where it cannot be told; then both the file and its original are kept.
         """
 
 
