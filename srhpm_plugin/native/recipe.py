@@ -97,7 +97,7 @@ def our_files() -> list[Path]:
     """Every file of ours that goes into a build, relative to :func:`native_dir`."""
     root = native_dir()
     files = [root / "CMakeLists.txt", root / "hooks.toml"]
-    for folder in ("bench", "kernels", "overlay", "tests"):
+    for folder in ("bench", "dropin", "kernels", "overlay", "tests"):
         files += [path for path in sorted((root / folder).rglob("*")) if path.is_file()]
     return [path.relative_to(root) for path in files]
 
