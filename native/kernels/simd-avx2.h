@@ -13,12 +13,11 @@ namespace srhpm {
 namespace { // of each translation unit its own
 
 struct Simd {
-    static constexpr int VROWS  = 8;
+    static constexpr int VROWS = 8;
 #if defined(SRHPM_AVXVNNI)
-    static constexpr bool UNSIGNED = true;
+    static constexpr int LARGEST = 255;
 #else
-    // pairs of products are summed in 16 bits: 255 * 127 * 2 does not fit
-    static constexpr bool UNSIGNED = false;
+    static constexpr int LARGEST = 129; // pairs of products are summed in 16 bits
 #endif
     static constexpr int TILE   = 8; // columns of a pass over the weights
     static constexpr int CHAINS = 1;
@@ -34,6 +33,7 @@ struct Simd {
     static Bytes and_(Bytes a, Bytes b) { return _mm256_and_si256(a, b); }
     static Bytes or_(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
     static Bytes xor_(Bytes a, Bytes b) { return _mm256_xor_si256(a, b); }
+    static constexpr bool BYTE_SHIFTS = false;
     template <int N> static Bytes right(Bytes a) { return _mm256_srli_epi16(a, N); }
     template <int N> static Bytes left(Bytes a) { return _mm256_slli_epi16(a, N); }
 
@@ -62,8 +62,8 @@ struct Simd {
     template <int MAX> struct Dot {
         Ints sum;
         void start(int32_t first) { sum = _mm256_set1_epi32(first); }
-        template <bool SIGNED, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
-            sum = _mm256_dpbusd_avx_epi32(sum, w.u, four(a));
+        template <bool SIGNED, int G, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
+            sum = _mm256_dpbusd_avx_epi32(sum, w.u, four(a + 4 * G));
         }
         Ints total(int32_t) const { return sum; }
     };
@@ -76,8 +76,8 @@ struct Simd {
         Ints sum;
         void start(int32_t) {} // added at the end: registers are few
         Ints total(int32_t first) const { return _mm256_add_epi32(sum, _mm256_set1_epi32(first)); }
-        template <bool SIGNED, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
-            Bytes v = four(a);
+        template <bool SIGNED, int G, int STEP, bool LAST> void add(const Weights & w, const int8_t * a) {
+            Bytes v = four(a + 4 * G);
             if (SIGNED) {
                 v = _mm256_sign_epi8(v, w.sign);
             }

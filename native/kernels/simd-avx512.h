@@ -12,10 +12,10 @@ namespace srhpm {
 namespace { // of each translation unit its own
 
 struct Simd {
-    static constexpr int  VROWS     = 16;   // rows of a vector
-    static constexpr bool UNSIGNED  = true; // bytes up to 255 can be multiplied
-    static constexpr int  TILE      = 8;    // columns held in registers
-    static constexpr int  CHAINS    = 2;    // independent sums that hide the latency at few columns
+    static constexpr int VROWS   = 16;  // rows of a vector
+    static constexpr int LARGEST = 255; // unsigned weight that can be multiplied
+    static constexpr int TILE    = 8;   // columns held in registers
+    static constexpr int CHAINS  = 2;   // independent sums that hide the latency at few columns
 
     using Bytes = __m512i;
     using Table = __m512i;
@@ -28,7 +28,7 @@ struct Simd {
     static Bytes and_(Bytes a, Bytes b) { return _mm512_and_si512(a, b); }
     static Bytes or_(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
     static Bytes xor_(Bytes a, Bytes b) { return _mm512_xor_si512(a, b); }
-    // Shifts cross bytes: what they bring in is masked by the caller.
+    static constexpr bool BYTE_SHIFTS = false; // they cross bytes: the caller masks what that brings in
     template <int N> static Bytes right(Bytes a) { return _mm512_srli_epi16(a, N); }
     template <int N> static Bytes left(Bytes a) { return _mm512_slli_epi16(a, N); }
 
@@ -45,9 +45,10 @@ struct Simd {
         Ints sum;
         Ints total(int32_t) const { return sum; }
         void start(int32_t first) { sum = _mm512_set1_epi32(first); }
-        template <bool SIGNED, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
+        // Adds group G, the STEPth of this sum, times the four of a block's activations it meets.
+        template <bool SIGNED, int G, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
             int32_t four;
-            memcpy(&four, a, 4);
+            memcpy(&four, a + 4 * G, 4);
             sum = _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
         }
     };

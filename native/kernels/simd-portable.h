@@ -11,10 +11,10 @@ namespace srhpm {
 namespace { // of each translation unit its own
 
 struct Simd {
-    static constexpr int  VROWS    = 4;
-    static constexpr bool UNSIGNED = true;
-    static constexpr int  TILE     = 2;
-    static constexpr int  CHAINS   = 1;
+    static constexpr int VROWS   = 4;
+    static constexpr int LARGEST = 255;
+    static constexpr int TILE    = 2;
+    static constexpr int CHAINS  = 1;
 
     typedef uint8_t  Bytes __attribute__((vector_size(16)));
     typedef uint8_t  Table __attribute__((vector_size(16)));
@@ -32,6 +32,7 @@ struct Simd {
     static Bytes and_(Bytes a, Bytes b) { return a & b; }
     static Bytes or_(Bytes a, Bytes b) { return a | b; }
     static Bytes xor_(Bytes a, Bytes b) { return a ^ b; }
+    static constexpr bool BYTE_SHIFTS = true;
     template <int N> static Bytes right(Bytes a) { return a >> N; }
     template <int N> static Bytes left(Bytes a) { return a << N; }
 
@@ -51,7 +52,8 @@ struct Simd {
         Ints sum;
         Ints total(int32_t) const { return sum; }
         void start(int32_t first) { sum = ints(first); }
-        template <bool SIGNED, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
+        template <bool SIGNED, int G, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
+            a += 4 * G;
             for (int r = 0; r < VROWS; ++r) {
                 sum[r] += w[4 * r] * a[0] + w[4 * r + 1] * a[1] + w[4 * r + 2] * a[2] + w[4 * r + 3] * a[3];
             }
