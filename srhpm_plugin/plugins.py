@@ -22,6 +22,8 @@ GROUP = "srhpm_plugin.v1"
 BUILTINS = (
     "srhpm_plugin.backends.srhpm",
     "srhpm_plugin.backends.stock",
+    "srhpm_plugin.integrations.jan",
+    "srhpm_plugin.integrations.lmstudio",
     "srhpm_plugin.planner.steps",
     "srhpm_plugin.planner.sources",
 )

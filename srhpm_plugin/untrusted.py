@@ -104,7 +104,7 @@ def read_yaml(path: Path, most: int = _MOST_YAML) -> Any:
     """YAML of plain data in a file of at most ``most`` bytes, without anchors and aliases.
 
     Raises:
-        ValueError: it is too large, no YAML, nested too deeply (parsing time grows with its square),
+        ValueError: it is too large, no YAML, nested too deeply (the time grows with its square),
             or has an alias (which can stand for gigabytes).
         OSError: it cannot be read.
     """
