@@ -24,6 +24,7 @@ BUILTINS = (
     "srhpm_plugin.backends.stock",
     "srhpm_plugin.integrations.jan",
     "srhpm_plugin.integrations.lmstudio",
+    "srhpm_plugin.integrations.ollama",
     "srhpm_plugin.planner.steps",
     "srhpm_plugin.planner.sources",
 )

@@ -1,0 +1,269 @@
+"""Ollama 0.30 and later, which starts a ``llama-server`` for every GGUF model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from srhpm_plugin.dropin.note import Note
+from srhpm_plugin.errors import UserError
+from srhpm_plugin.files import expand
+from srhpm_plugin.host import (
+    HandOver, HostCall, HostModel, Installation, Mode, Steps, Tools, Translated, dropin_files,
+)  # fmt: skip
+from srhpm_plugin.install.operations import Operation, Rename
+from srhpm_plugin.plan import HostRequest
+
+from . import api, twins
+from .layout import KEPT, Tree, trees, version_of
+from .names import marks_twin
+from .service import Service, service_of
+from .store import Entry, Store
+
+NAME = "ollama"
+_FIRST = (0, 30)  # the first version that starts a llama-server
+_SERVE = "upgrade Ollama, or use `srhpm-plugin serve`"
+
+
+class Ollama:
+    """See :class:`srhpm_plugin.host.Host`."""
+
+    @property
+    def name(self) -> str:
+        """``ollama``."""
+        return NAME
+
+    @property
+    def title(self) -> str:
+        """``Ollama``."""
+        return "Ollama"
+
+    def find(self, path: Path | None) -> Iterator[Installation]:
+        """Copies in the places of Ollama's installers and on PATH, or at ``path``."""
+        for tree in trees(path):
+            version = version_of(tree)
+            why_not = _why_not(tree, version)
+            service = service_of(tree.program)
+            yield Installation(
+                host=NAME,
+                root=tree.lib,
+                version=version,
+                installable=why_not is None,
+                how=why_not or f"in place of {tree.server}, which is kept",
+                facts=_facts(tree, service),
+                user=service.user if service else None,
+            )
+
+    def steps(self, found: Installation, tools: Tools, mode: Mode) -> Steps:
+        """The drop-in in the server's place, and twins for ``select``.
+
+        Raises:
+            UserError: the copy cannot take it, or SR-HPM of another kind is there already.
+        """
+        what = f"cannot install in the Ollama at {found.root}"
+        if not found.installable:
+            raise UserError(what, found.how, _SERVE)
+        tree = _tree(found)
+        kept = tree.lib / KEPT
+        if os.path.lexists(kept):
+            raise UserError(
+                what,
+                f"{kept} is there already",
+                "type: srhpm-plugin uninstall --host ollama",
+            )
+        operations: list[Operation] = [Rename(tree.server, kept)]
+        operations += dropin_files(tree.server, NAME, Path(KEPT), tools, mode)
+        notes = ["a model that is loaded stays as it is until it is loaded again: ollama stop NAME"]
+        notes += _unreachable(found, tools)
+        if mode == "all":
+            pick = ("use your models under their names, as before",)
+            return Steps(tuple(operations), pick, tuple(notes))
+        calls, said = _twins(found)
+        operations += calls
+        if calls:
+            names = ", ".join(str(c.undo_body["model"]) for c in calls if c.undo_body)
+            pick = (f"choose a name that ends in -srhpm: {names}",)
+        else:
+            pick = ()
+        return Steps(tuple(operations), pick, (*notes, *said))
+
+    def registered(self, found: Installation) -> bool:
+        """The drop-in, its note and Ollama's own server lie where they belong."""
+        tree = _tree(found)
+        try:
+            note = Note.parse(Note.path_for(tree.server).read_bytes())
+        except (OSError, ValueError):
+            return False
+        return note.host == NAME and tree.server.is_file() and (tree.lib / KEPT).is_file()
+
+    def models(self, found: Installation) -> Iterator[HostModel]:
+        """The store's models."""
+        return map(_host_model, Store(Path(found.facts["models"])).entries())
+
+    def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
+        """What Ollama's arguments leave out: the model's name, whether it is a twin, drafters."""
+        if "--embedding" in call.argv:
+            return HandOver("an embedding model: it generates no text")
+        batch = _value(call.argv, "-b")
+        twin = batch is not None and batch.isdecimal() and marks_twin(int(batch))
+        if call.mode == "select" and not twin:
+            return HandOver("this name is to run on Ollama's own server; its twin ends in -srhpm")
+        if request.mmproj is not None and _same(request.mmproj, request.model):
+            return HandOver("its projector lies in the model's own file, as only Ollama reads it")
+        store = Store.of_blob(request.model)
+        entries = tuple(store.entries()) if store else ()
+        name = _name(entries, request.model, twin)
+        return Translated(
+            request=_with_draft(call, request),
+            model=name or request.model.name,
+            drafters=_drafters(entries, request.model),
+        )
+
+
+def _why_not(tree: Tree, version: str | None) -> str | None:
+    """Why SR-HPM cannot be put into a copy."""
+    if tree.app is not None:
+        return (
+            "the app's bundle is signed as a whole, and a changed file in it breaks the seal: unpack "
+            "ollama-darwin.tgz into a folder of your own and name that with --path"
+        )
+    if tree.server.is_file():
+        return None
+    if version is not None and _number(version) < _FIRST:
+        return f"Ollama {version} starts no llama-server, as 0.30 and later do: {_SERVE}"
+    return f"there is no {tree.server}: Ollama before 0.30 has none; {_SERVE}"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    parts = version.split("-")[0].split(".")
+    return tuple(int(p) for p in parts if p.isdecimal())
+
+
+def _facts(tree: Tree, service: Service | None) -> dict[str, str]:
+    environment = {**os.environ, **(service.environment if service else {})}
+    facts = {"models": str(_models_folder(service))}
+    if tree.program is not None:
+        facts["program"] = str(tree.program)
+    base = api.address(environment)
+    if base is not None:
+        facts["api"] = base
+    if service is not None:
+        facts["unit"] = str(service.unit)
+        if service.no_home:
+            facts["no_home"] = "yes"
+    return facts
+
+
+def _models_folder(service: Service | None) -> Path:
+    if service is not None:
+        named, home = service.environment.get("OLLAMA_MODELS"), service.home()
+        if named:
+            return Path(named)
+        if home is not None:
+            return home / ".ollama" / "models"
+    named = os.environ.get("OLLAMA_MODELS")
+    return expand(named).absolute() if named else Path.home() / ".ollama" / "models"
+
+
+def _tree(found: Installation) -> Tree:
+    program = found.facts.get("program")
+    return Tree(found.root, Path(program) if program else None)
+
+
+def _unreachable(found: Installation, tools: Tools) -> Iterator[str]:
+    """What keeps the service from our package; then Ollama's own server runs."""
+    if found.facts.get("no_home") and _in_a_home(tools.python):
+        yield (
+            f"{found.facts['unit']} hides home folders from Ollama (ProtectHome), and "
+            f"{tools.python} lies in one: Ollama's own server will run until this package is "
+            "installed elsewhere, e.g. in /opt"
+        )
+
+
+def _in_a_home(path: Path) -> bool:
+    return sys.platform == "linux" and path.is_relative_to("/home")
+
+
+def _twins(found: Installation) -> tuple[list[Operation], list[str]]:
+    """The requests that make twins, and what there is to say."""
+    from srhpm_plugin.machine.probe import probe
+    from srhpm_plugin.plugins import plugins
+
+    base = found.facts.get("api")
+    again = "srhpm-plugin install --host ollama --mode select"
+    if base is None or not api.is_running(base):
+        where = f"at {base}" if base else "on this machine"
+        start = "start it (`ollama serve`)" if "unit" not in found.facts else (
+            "start it (`sudo systemctl start ollama`)"
+        )  # fmt: skip
+        return [], [f"no Ollama answers {where}, so no twins were made: {start} and type: {again}"]
+    verdicts = list(
+        twins.judge(Store(Path(found.facts["models"])), probe(plugins().backend("srhpm").server()))
+    )
+    said = [f"no twin for {v.entry.name}: {v.why}" for v in verdicts if v.twin is None]
+    if not verdicts:
+        said = [f"there are no models in {found.facts['models']} yet: pull one and type: {again}"]
+    return list(twins.create(base, verdicts)), said
+
+
+def _host_model(entry: Entry) -> HostModel:
+    ctx = entry.params.get("num_ctx")
+    return HostModel(
+        name=str(entry.name),
+        path=entry.model or entry.manifest,
+        drafter=entry.draft,
+        mmproj=entry.projector,
+        adapters=entry.adapters,
+        ctx=ctx if isinstance(ctx, int) and 0 < ctx < 1 << 27 else None,
+        twin=twins.is_twin(entry),
+        unfit=entry.unfit,
+    )
+
+
+def _value(argv: tuple[str, ...], option: str) -> str | None:
+    """The last value of an option."""
+    at = [i for i, word in enumerate(argv[:-1]) if word == option]
+    return argv[at[-1] + 1] if at else None
+
+
+def _same(a: Path, b: Path) -> bool:
+    try:
+        return a.samefile(b)
+    except OSError:
+        return a == b
+
+
+def _name(entries: Iterable[Entry], model: Path, twin: bool) -> str | None:
+    """What Ollama's users call a blob; several names may share it, and only twins can be told."""
+    names = [e for e in entries if e.model is not None and e.model.name == model.name]
+    fitting = [e for e in names if twins.is_twin(e) == twin] or names
+    return str(fitting[0].name) if fitting else None
+
+
+def _drafters(entries: Iterable[Entry], model: Path) -> tuple[Path, ...]:
+    """Smaller models of the store, smallest first."""
+    try:
+        own = model.stat().st_size
+        sized = {e.model: e.model.stat().st_size for e in entries if e.model is not None}
+    except OSError:
+        return ()
+    return tuple(sorted((p for p, n in sized.items() if n < own), key=lambda p: (sized[p], p)))
+
+
+def _with_draft(call: HostCall, request: HostRequest) -> HostRequest:
+    """``DRAFT`` with a small model of the common kind, which Ollama starts as ``draft-mtp`` since
+    it knows nothing else: here it drafts as what it is."""
+    from srhpm_plugin.planner.headers import read_header
+
+    named = _value(call.argv, "--spec-draft-model")
+    if named is None or _value(call.argv, "--spec-type") != "draft-mtp":
+        return request
+    try:
+        drafter = read_header(Path(named))
+    except UserError:
+        return request
+    plain = drafter.tokenizer is not None and not drafter.n_mtp_layers
+    return replace(request, draft=named) if plain else request
