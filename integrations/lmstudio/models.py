@@ -23,7 +23,7 @@ _CONTEXT = "llm.load.contextLength"
 _DRAFT = "llm.load.llama.speculativeDecoding."
 _MOST_CONTEXT = 1 << 24
 _MOST_VIRTUAL = 1000
-_DEEPEST_BASE = 4
+_MOST_BASES = 50
 
 
 def models(home: Path) -> Iterator[HostModel]:
@@ -38,7 +38,7 @@ def models(home: Path) -> Iterator[HostModel]:
             yield _model(home, root, name, path, {})
     virtual = _virtual(home)
     for name, data in virtual.items():
-        file = _file(root, data, virtual, _DEEPEST_BASE)
+        file = _file(root, data, virtual, {name})
         if file is not None:
             yield _model(home, root, name, file, _fields(member(data, "config")))
 
@@ -130,18 +130,21 @@ def _virtual(home: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _file(
-    root: Path, data: Mapping[str, Any], virtual: Mapping[str, Mapping[str, Any]], deep: int
+    root: Path, data: Mapping[str, Any], virtual: Mapping[str, Mapping[str, Any]], seen: set[str]
 ) -> Path | None:
-    """The first file at hand among those that a virtual model may stand for."""
+    """The first file at hand among those that a virtual model may stand for.
+
+    Args:
+        seen: virtual models looked at; each is once, or descriptions of each other would take ages.
+    """
     base = data.get("base")
-    keys = (
-        [base] if isinstance(base, str) else [text(entry, "key") for entry in items(data, "base")]
-    )
-    for key in keys:
+    keys = [base] if isinstance(base, str) else [text(e, "key") for e in items(data, "base")]
+    for key in keys[:_MOST_BASES]:
         if not key:
             continue
-        if key in virtual and deep > 0:
-            file = _file(root, virtual[key], virtual, deep - 1)
+        if key in virtual and key not in seen:
+            seen.add(key)
+            file = _file(root, virtual[key], virtual, seen)
             if file is not None:
                 return file
         place = inside(root, key)
