@@ -1,7 +1,8 @@
 // The packed weights and the kernels over them, for every format and every instruction set that this
 // machine has:
 //   * packing loses nothing: each packed weight equals ggml's dequantized one, bit for bit, for
-//     random bytes (every code, scale and grid entry) and extreme ones;
+//     random bytes (every code, scale and grid entry) and extreme ones, and unpacking gives the
+//     bytes again;
 //   * a product is right within float rounding of a double sum over the same integers;
 //   * column j of M columns equals the column computed alone, bit for bit, for M in 1..16, however
 //     the rows are shared out.
@@ -103,6 +104,28 @@ void check_lossless(const Format & f, const Matrix & w) {
                 return;
             }
         }
+    }
+}
+
+void check_unpacked(const Format & f, const Matrix & w) {
+    std::vector<uint8_t> want = w.plain;
+    if (f.type == GGML_TYPE_NVFP4) { // its scales come first: four a block
+        for (size_t b = 0; b < want.size(); b += ggml_type_size(f.type)) {
+            for (size_t i = b; i < b + 4; ++i) {
+                want[i] = want[i] == 0x7f ? 0 : want[i] == 0xff ? 0xff : want[i] & 0x7f;
+            }
+        }
+    }
+    const size_t         row_bytes   = ggml_row_size(f.type, w.k);
+    const size_t         panel_bytes = packed_size(f, w.k, ROWS);
+    std::vector<uint8_t> got(want.size() + 64, 0xa5);
+    for (int64_t r = 0; r < w.rows; r += ROWS) {
+        const int rows = (int) (w.rows - r < ROWS ? w.rows - r : ROWS);
+        unpack(f, w.packed.data() + r / ROWS * panel_bytes, w.k, rows, got.data() + r * row_bytes);
+    }
+    want.resize(got.size(), 0xa5);
+    if (got != want) {
+        fail("unpacked bytes differ", f, "", w.k, w.rows, 0);
     }
 }
 
@@ -290,7 +313,9 @@ int main(int argc, char ** argv) {
     for (const Format & f : formats) {
         const int64_t unit = ggml_blck_size(f.type) > BLOCK ? ggml_blck_size(f.type) : BLOCK;
         for (int fill : {-1, -1, 0x00, 0xff, 0x55}) {
-            check_lossless(f, make(f, unit * (1 + rng() % 4), 1 + rng() % 40, rng, fill));
+            const Matrix w = make(f, unit * (1 + rng() % 4), 1 + rng() % 40, rng, fill);
+            check_lossless(f, w);
+            check_unpacked(f, w);
         }
         for (const Kernels * const * k = usable_kernels(); *k; ++k) {
             check_products(**k, f, make(f, unit * (1 + rng() % 5), 1 + rng() % 70, rng, -1), rng, 16);
