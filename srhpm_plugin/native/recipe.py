@@ -20,7 +20,15 @@ PROGRAMS = (
     "llama-imatrix",
     "bench-kernels",
 )
-TESTS = ("test-exact", "test-kernels", "test-packed", "test-passes", "test-policy")
+TESTS = (
+    "test-exact",
+    "test-kernels",
+    "test-offload",
+    "test-packed",
+    "test-passes",
+    "test-policy",
+    "test-server",
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 // SR-HPM: the buffer type. Weights are packed when they are set (pack.h), in parallel, into memory
-// that asks for huge pages; products are in srhpm-mul-mat.cpp.
+// that asks for huge pages, and unpacked when they are got; products are in srhpm-mul-mat.cpp.
 
 #include "srhpm-buffer.h"
 
@@ -49,49 +49,102 @@ ggml_status init_tensor(ggml_backend_buffer_t, ggml_tensor * tensor) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Packs a whole tensor, panels shared out among threads: each page is first touched by one of them.
-void set_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
-    GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor));
-    const srhpm::Format * f = format_of(tensor);
-    if (!f) {
-        memcpy(tensor->data, data, size);
-        return;
-    }
-    const int64_t k         = tensor->ne[0];
-    const int64_t rows      = tensor->ne[1];
-    const int64_t panels    = (rows + srhpm::ROWS - 1) / srhpm::ROWS;
-    const int64_t all       = panels * tensor->ne[2];
-    const size_t  in_bytes  = tensor->nb[2];
-    const size_t  out_bytes = srhpm::packed_size(*f, k, rows);
-
+// Runs work(first, last) over all of [0, all), `step` at a time, on all processors.
+template <class Work> void share(int64_t all, int64_t step, const Work & work) {
     std::atomic<int64_t> next{0};
-    const int64_t        step = std::max<int64_t>(1, (int64_t) (HUGE_PAGE / (out_bytes / panels + 1)));
-    const auto           work = [&] {
+    const auto           run = [&] {
         for (int64_t first = next.fetch_add(step); first < all; first = next.fetch_add(step)) {
-            const int64_t last = std::min(first + step, all);
-            for (int64_t p = first; p < last;) {
-                const int64_t matrix = p / panels;
-                const int64_t from   = p - matrix * panels;
-                const int64_t to     = std::min(panels, from + last - p);
-                srhpm::pack(*f, (const uint8_t *) data + matrix * in_bytes, k, rows, from, to,
-                            (uint8_t *) tensor->data + matrix * out_bytes);
-                p += to - from;
-            }
+            work(first, std::min(first + step, all));
         }
     };
     const int64_t            wanted = std::min<int64_t>(std::thread::hardware_concurrency(), (all + step - 1) / step);
     std::vector<std::thread> threads;
     for (int64_t i = 1; i < wanted; ++i) {
         try {
-            threads.emplace_back(work);
+            threads.emplace_back(run);
         } catch (const std::system_error &) {
             break; // fewer do as well
         }
     }
-    work();
+    run();
     for (auto & t : threads) {
         t.join();
     }
+}
+
+// How a packed tensor is cut into panels, counted over all its matrices.
+struct Panels {
+    const srhpm::Format & format;
+    int64_t               k, rows;
+    int64_t               per_matrix, all;
+    size_t                row_bytes, matrix_bytes; // as ggml lays them out
+    size_t                bytes;                   // of a panel
+    int64_t               step;                    // panels that about fill a huge page
+
+    Panels(const srhpm::Format & f, const ggml_tensor * t) :
+        format(f), k(t->ne[0]), rows(t->ne[1]), per_matrix((rows + srhpm::ROWS - 1) / srhpm::ROWS), all(per_matrix * t->ne[2]),
+        row_bytes(t->nb[1]), matrix_bytes(t->nb[2]), bytes(srhpm::packed_size(f, k, srhpm::ROWS)),
+        step(std::max<int64_t>(1, (int64_t) (HUGE_PAGE / (bytes + 1)))) {}
+
+    int64_t first_row(int64_t panel) const { return panel % per_matrix * srhpm::ROWS; }
+    int64_t rows_of(int64_t panel) const { return std::min<int64_t>(srhpm::ROWS, rows - first_row(panel)); }
+    // where the panel's rows lie in ggml's layout
+    size_t offset(int64_t panel) const { return panel / per_matrix * matrix_bytes + first_row(panel) * row_bytes; }
+    // the panel that holds this byte of it
+    int64_t at(size_t byte) const {
+        return (int64_t) (byte / matrix_bytes) * per_matrix + (int64_t) (byte % matrix_bytes / row_bytes) / srhpm::ROWS;
+    }
+};
+
+// Packs a whole tensor, panels shared out among threads: each page is first touched by one of them.
+void set_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
+    const srhpm::Format * f = format_of(tensor);
+    if (!f) {
+        memcpy((char *) tensor->data + offset, data, size);
+        return;
+    }
+    GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor));
+    const Panels panels(*f, tensor);
+    share(panels.all, panels.step, [&](int64_t first, int64_t last) {
+        for (int64_t p = first; p < last; ++p) {
+            const int64_t matrix = p / panels.per_matrix;
+            const int64_t at     = p % panels.per_matrix;
+            srhpm::pack(*f, (const uint8_t *) data + matrix * panels.matrix_bytes, panels.k, panels.rows, at, at + 1,
+                        (uint8_t *) tensor->data + matrix * panels.per_matrix * panels.bytes);
+        }
+    });
+}
+
+// Unpacks any bytes of a tensor, or of a view of it: for a GPU that borrows weights for a prompt, and
+// whoever else reads them.
+void get_tensor(ggml_backend_buffer_t, const ggml_tensor * tensor, void * data, size_t offset, size_t size) {
+    const ggml_tensor *   whole = tensor->view_src ? tensor->view_src : tensor;
+    const srhpm::Format * f     = format_of(whole);
+    if (!f || !size) {
+        memcpy(data, (const char *) tensor->data + offset, size);
+        return;
+    }
+    const size_t  begin = offset + tensor->view_offs;
+    const size_t  end   = begin + size;
+    const Panels  panels(*f, whole);
+    const int64_t before = panels.at(begin);
+    share(panels.at(end - 1) + 1 - before, panels.step, [&](int64_t first, int64_t last) {
+        std::vector<uint8_t> part;
+        for (int64_t p = before + first; p < before + last; ++p) {
+            const auto * from = (const uint8_t *) whole->data + p * panels.bytes;
+            const size_t at   = panels.offset(p);
+            const size_t n    = panels.rows_of(p) * panels.row_bytes;
+            auto *       to   = (uint8_t *) data + ((ptrdiff_t) at - (ptrdiff_t) begin);
+            if (at >= begin && at + n <= end && (uintptr_t) to % 4 == 0) {
+                srhpm::unpack(*f, from, panels.k, (int) panels.rows_of(p), to);
+                continue;
+            }
+            part.resize(n);
+            srhpm::unpack(*f, from, panels.k, (int) panels.rows_of(p), part.data());
+            const size_t some = std::max(at, begin);
+            memcpy((uint8_t *) data + (some - begin), &part[some - at], std::min(at + n, end) - some);
+        }
+    });
 }
 
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
@@ -103,7 +156,7 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
     buffer->buft              = buft;
     buffer->iface.init_tensor = init_tensor;
     buffer->iface.set_tensor  = set_tensor;
-    buffer->iface.get_tensor  = nullptr; // packing is not undone
+    buffer->iface.get_tensor  = get_tensor;
     buffer->iface.cpy_tensor  = nullptr;
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const auto begin = ((uintptr_t) ggml_backend_buffer_get_base(buffer) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

@@ -1,0 +1,12 @@
+// SR-HPM: prompts that a GPU computes with weights from RAM.
+#pragma once
+
+#include "ggml-backend.h"
+
+#include <cstring>
+
+// Whether weights in this buffer of the CPU can be lent to a GPU although they are not in ggml's
+// layout: getting a tensor from ours unpacks it.
+static inline bool srhpm_lends(ggml_backend_buffer_t buffer) {
+    return std::strcmp(ggml_backend_buffer_name(buffer), "CPU_SRHPM") == 0;
+}

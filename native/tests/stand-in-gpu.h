@@ -1,0 +1,15 @@
+// A stand-in for a small GPU, so that plans and code for one are tested on machines without: a device
+// of type GPU with memory of its own, which the CPU cannot read. It computes on the CPU.
+#pragma once
+
+#include "ggml-backend.h"
+
+// Registers the device STANDIN0 with so many bytes. Once per process, and after the CPU's backend.
+ggml_backend_dev_t stand_in_gpu(size_t memory);
+
+// What it has computed: products of at least, and of fewer than 32 tokens.
+struct StandInCounts {
+    int long_products;
+    int short_products;
+};
+StandInCounts stand_in_counts();
