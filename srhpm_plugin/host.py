@@ -137,11 +137,18 @@ class Translated:
         request: for the planner; what the host set explicitly is in it.
         model: the host's name of the model, for ``status``; the file's name when there is none.
         drafters: files to look at first when a drafter is chosen.
+        picked: the user chose SR-HPM for this model (a twin's name, a runtime): it runs even where
+            no gain is predicted, and in mode ``select`` only such models do.
+        overruled: flags of the host's that the plan takes the place of, by the first spelling in
+            the server's help, e.g. ``--spec-type``. Where ``request.draft`` is not what it was in
+            the request handed in, the host's flags for speculation are overruled by themselves.
     """
 
     request: HostRequest
     model: str
     drafters: tuple[Path, ...] = ()
+    picked: bool = False
+    overruled: tuple[str, ...] = ()
 
 
 @runtime_checkable
