@@ -209,6 +209,7 @@ def dropin_files(
     tools: Tools,
     mode: Mode,
     facts: Mapping[str, str] | None = None,
+    router: bool = False,
 ) -> Sequence[Operation]:
     """The operations that put the drop-in to ``place`` with the note that it reads beside itself.
 
@@ -218,6 +219,7 @@ def dropin_files(
         original: the host's own server; ``None`` where it has none: then the patched server runs
             with everything of ours switched off.
         facts: handed back in :class:`HostCall`.
+        router: the host may start it without a model, as a router.
     """
     from .dropin.note import Note
     from .install.operations import CopyFile, WriteFile
@@ -228,6 +230,7 @@ def dropin_files(
         python=tools.python,
         home=tools.home,
         mode=mode,
+        router=router,
         facts=dict(facts or {}),
     )
     return (

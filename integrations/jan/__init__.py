@@ -122,7 +122,7 @@ def _operations(
         kept = Path(place.name + _ORIGINAL)
         yield CopyFile(original.server, place.with_name(kept.name), link=True)
     facts = {"source": original.label if original else ""}
-    yield from dropin_files(place, host, kept, tools, "all", facts)
+    yield from dropin_files(place, host, kept, tools, "all", facts, router=True)
 
 
 def _unusable(said: str | None) -> str | None:

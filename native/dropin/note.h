@@ -11,6 +11,7 @@ struct note {
     std::string original; // the host's own server; empty: there is none
     std::string python;
     std::string home;
+    bool        router = false; // ours takes a start that names no model
     bool        valid = false; // false: the note is damaged, what could be read of it is here
 };
 
@@ -52,6 +53,8 @@ inline std::optional<note> read_note(const std::string & place) {
             result.python = value;
         } else if (key == "home") {
             result.home = value;
+        } else if (key == "router") {
+            result.router = value == "yes";
         }
     }
     if (!result.original.empty() && !is_absolute(result.original)) {

@@ -45,13 +45,14 @@ bool is_one_of(const std::string & text, const strings & list) {
     return false;
 }
 
-// A start that serves a model file. Questions to the program, routers and downloads are none of ours.
-bool serves_a_model(const strings & args) {
+// A start that serves a model file, or a router where the note says so. Questions to the program and
+// downloads are none of ours.
+bool serves(const strings & args, bool router) {
     static const strings questions = { "-h",  "--help",         "--usage",        "--version",
                                        "-cl", "--cache-list",   "--list-devices", "--completion-bash",
                                        "--license" };
     static const strings names     = { "-m", "--model" };
-    bool                 named     = variable("LLAMA_ARG_MODEL").has_value();
+    bool                 named     = router || variable("LLAMA_ARG_MODEL").has_value();
     for (const auto & arg : args) {
         const std::string flag = flag_of(arg);
         if (is_one_of(flag, questions)) {
@@ -121,7 +122,7 @@ int run(const std::string & argv0, const strings & args) {
     }
     const bool usable = !original.empty() && is_file(original) && !is_dropin(original, own);
     // Without a server of the host's even a question needs an answer from ours.
-    if (why.empty() && !(usable && (switched_off() || !serves_a_model(args)))) {
+    if (why.empty() && !(usable && (switched_off() || !serves(args, found->router)))) {
         if (const auto told = ask(*found, args)) {
             if (told->program == original && usable && told->env.empty() && told->args == args) {
                 return become_untouched(original, args);

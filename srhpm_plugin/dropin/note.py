@@ -26,6 +26,8 @@ class Note:
         python: the interpreter that has this package.
         home: ``SRHPM_HOME`` for the drop-in; ``None``: the user's own folders.
         mode: ``all`` or ``select``.
+        router: a start without a model is a router's; our server takes it, so that each of its
+            models comes to the drop-in again.
         facts: whatever the host plugin wants to be told again.
     """
 
@@ -34,6 +36,7 @@ class Note:
     python: Path
     home: Path | None
     mode: Literal["all", "select"] = "all"
+    router: bool = False
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -54,6 +57,7 @@ class Note:
             "python": str(self.python),
             "home": str(self.home or ""),
             "mode": self.mode,
+            **({"router": "yes"} if self.router else {}),
             **{_FACT + key: value for key, value in self.facts.items()},
         }
         for key, value in pairs.items():
@@ -85,5 +89,6 @@ class Note:
             python=Path(pairs["python"]),
             home=Path(pairs["home"]) if pairs.get("home") else None,
             mode="select" if mode == "select" else "all",
+            router=pairs.get("router") == "yes",
             facts={k[len(_FACT) :]: v for k, v in pairs.items() if k.startswith(_FACT)},
         )
