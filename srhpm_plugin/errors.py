@@ -25,6 +25,10 @@ class UserError(Exception):
         text = f"{self.what}: {self.why}"
         if self.do:
             text += f"; {self.do}"
-        # Names and paths come from outside: control characters would break the one-line promise
-        # or drive the terminal.
-        return "".join(c if c.isprintable() else "?" for c in text)
+        return printable(text)
+
+
+def printable(text: str) -> str:
+    """``text`` on one line. Names and paths come from outside: control characters would break
+    lines or drive the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

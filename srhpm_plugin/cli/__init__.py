@@ -16,10 +16,14 @@ COMMANDS = {
     "bench": "bench",
     "demo": "demo",
     "doctor": "doctor",
+    "hosts": "hosts",
+    "install": "install",
     "launch": "launch",
     "models": "models",
     "native": "native",
     "plan": "plan",
+    "status": "status",
+    "uninstall": "uninstall",
     "verify": "verify",
 }
 

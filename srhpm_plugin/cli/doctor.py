@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from . import _checks, _tools
+from . import _checks, _installs, _tools
 from ._checks import Check
 
 _MARKS = {"ok": "ok", "warning": "warn", "broken": "BROKEN"}
@@ -50,6 +50,7 @@ def examine() -> Iterator[Check]:
     yield from _guarded("memory", _checks.check_memory(machine))
     yield from _guarded("folders", _checks.check_folders())
     yield from _guarded("models", _checks.check_models())
+    yield from _guarded("installations", _installs.check_installations())
 
 
 def _guarded(name: str, checks: Iterator[Check]) -> Iterator[Check]:

@@ -14,25 +14,31 @@ if TYPE_CHECKING:
 
 
 @click.command(name="models")
+@click.option("--host", help="Only the models of this host, e.g. ollama.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
+def command(host: str | None, as_json: bool) -> None:
     """Lists the models found on this machine with plan kind and drafter.
 
-    Looked at: the folders in SRHPM_MODELS, those in the configuration, our own, and Hugging
-    Face's cache. Files called .gguf that hold no model are listed as broken, with the reason.
+    Looked at: the hosts that `srhpm-plugin hosts` finds, the folders in SRHPM_MODELS, those in the
+    configuration, our own, and Hugging Face's cache. Files called .gguf that hold no model are
+    listed as broken, with the reason.
     """
     from ..machine.probe import probe
+    from ..planner.hosted import hosted
     from ..planner.inventory import inventory
     from ..planner.show import console, plain
-    from ..planner.sources import survey
+    from ..planner.sources import Survey, survey
     from ..plugins import plugins
 
-    found = survey()
+    of_hosts, troubles = hosted(host)
+    for trouble in troubles:
+        click.echo(f"warning: {trouble}", err=True)
+    found = survey() if host is None else Survey((), (), 0, ())
     for who, place in found.missing:
         click.echo(f"warning: {who} names {place}, which is not there", err=True)
-    paths = (*found.models, *found.broken)
+    paths = (*found.models, *found.broken, *of_hosts)
     server = plugins().backend("srhpm").server()
-    entries = inventory(found.models, probe(server), found.broken) if paths else []
+    entries = inventory(found.models, probe(server), found.broken, of_hosts) if paths else []
     if as_json:
         report = {
             "models": [e.to_json() for e in entries],
@@ -44,6 +50,8 @@ def command(as_json: bool) -> None:
     out = console()
     if entries:
         _show(entries, out)
+    elif host is not None:
+        out.print(plain(f"No models of {host} found."))
     else:
         out.print(
             plain("No models found. Name folders of .gguf files in SRHPM_MODELS, or type:"),
@@ -63,30 +71,28 @@ def _show(entries: list[Entry], out: Console) -> None:
     from ..planner.units import size
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("model", "arch", "size", "kind", "drafter", "tokens/s"):
+    by_host = any(e.host for e in entries)
+    titles = ("model", "arch", "size", "kind", "drafter", "tokens/s", *(("host",) * by_host))
+    for title in titles:
         table.add_column(title, overflow="fold", justify="right" if title == "size" else "left")
     notes: list[str] = []
     for e in entries:
-        name = short_name(e.path)
+        cells = [e.called or short_name(e.path), "-", "-", "-", "-", "-"]
         if e.model is None:
-            table.add_row(plain(name), "-", "-", "broken", "-", "-")
-        elif e.plan is None:
-            table.add_row(
-                plain(name), plain(e.model.arch), size(e.model.nbytes), "does not fit", "-", "-"
-            )
+            cells[3] = "broken" if e.host is None else "not for us"
         else:
-            draft = draft_name(e.plan.draft) if e.plan.draft else "none"
+            cells[1:3] = e.model.arch, size(e.model.nbytes)
+        if e.plan is not None:
             speed = e.plan.predicted.tok_s
-            table.add_row(
-                plain(name),
-                plain(e.model.arch),
-                size(e.model.nbytes),
-                e.plan.kind,
-                plain(draft),
-                "not measured" if speed is None else f"{speed:.1f}",
-            )
+            draft = draft_name(e.plan.draft) if e.plan.draft else "none"
+            cells[3:] = e.plan.kind, draft, "not measured" if speed is None else f"{speed:.1f}"
+        elif e.model is not None:
+            cells[3] = "does not fit"
+        if by_host:
+            cells.append(f"{e.host}, twin" if e.twin else e.host or "")
+        table.add_row(*map(plain, cells))
         if e.reason:
-            notes.append(f"{e.path}: {e.reason}")
+            notes.append(f"{e.called or e.path}: {e.reason}")
     emit(out, table)
     if notes:
         out.print()

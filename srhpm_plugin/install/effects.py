@@ -23,12 +23,16 @@ class EffectError(Exception):
 
     Attributes:
         nothing_done: it is certain that nothing happened; else it may have happened all the same.
+        silent: there was no answer; later there may be one.
         absent: what was to be taken back is not there.
     """
 
-    def __init__(self, why: str, *, nothing_done: bool = True, absent: bool = False) -> None:
+    def __init__(
+        self, why: str, *, nothing_done: bool = True, silent: bool = False, absent: bool = False
+    ) -> None:
         super().__init__(why)
         self.nothing_done = nothing_done
+        self.silent = silent
         self.absent = absent
 
 
@@ -54,6 +58,7 @@ def call(method: str, url: str, body: Mapping[str, Any] | None) -> None:
         raise EffectError(
             f"no answer from {url} ({str(error) or type(error).__name__})",
             nothing_done=isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
+            silent=True,
         ) from None
     if not answer.is_success:
         words = " ".join(text[:200].decode("utf-8", "replace").split())

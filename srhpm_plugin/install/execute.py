@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from dataclasses import dataclass
 from functools import singledispatchmethod
@@ -140,7 +141,7 @@ class Executor:
         if error.nothing_done:
             self.journal.say_failed(number)
         if operation.required:
-            raise error
+            raise effects.EffectError(f"{operation.what}: {error}") from error
         return f"not done: {operation.what}: {error}"
 
     def _require_free(self, path: Path) -> None:
@@ -161,8 +162,8 @@ class Executor:
 
     def _rewrite(self, path: Path, content: bytes, sha: str, mode: int | None) -> None:
         original = disk.see(path)
-        number = max(self.journal.entries, default=-1) + 1
-        entry = FileReplaced(path, temporary(path), sha, f"{number}.original", original)
+        backup_name = f"{secrets.token_hex(8)}.original"
+        entry = FileReplaced(path, temporary(path), sha, backup_name, original)
         self.journal.announce(entry)
         backup = self.journal.folder / BACKUP / entry.backup
         if disk.write(backup, disk.blocks(path), 0o600) != original.sha256:

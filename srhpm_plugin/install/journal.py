@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,13 +136,16 @@ class Journal:
             raise
 
 
-def create(folder: Path, begin: Begin) -> Journal:
-    """Starts a journal in a folder that has none."""
+def create(folder: Path, begin: Begin, carried: Sequence[Entry] = ()) -> Journal:
+    """Starts a journal, in the place of one of which nothing is left but ``carried``."""
+    lines = [_line({"event": "begin", "v": VERSION, **asdict(begin)})]
+    for number, entry in enumerate(carried):
+        lines.append(_line({"event": "entry", "n": number, **entries.to_json(entry)}))
     temp = folder / (NAME + ".new")
-    temp.unlink(missing_ok=True)
-    disk.write(temp, [_line({"event": "begin", "v": VERSION, **asdict(begin)})], 0o644)
-    disk.move(temp, folder / NAME)
-    return Journal(folder, begin)
+    disk.remove(temp)
+    disk.write(temp, lines, 0o644)
+    disk.replace(temp, folder / NAME)
+    return Journal(folder, begin, dict(enumerate(carried)))
 
 
 def read(folder: Path) -> Journal | None:

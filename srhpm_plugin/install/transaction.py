@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from .._version import __version__
 from ..errors import UserError
 from ..host import Host, Installation, Mode, Steps, Tools
 from . import disk, journal, trouble
-from .effects import EffectError
+from .entries import Entry
 from .execute import BACKUP, Executor
 from .journal import Begin, Journal
 from .lock import one_at_a_time
-from .operations import Operation
 from .places import Places
 from .state import (
     OWN,
@@ -31,9 +29,9 @@ from .state import (
     read_record,
     state_folder,
 )  # fmt: skip
+from .takeback import roll_back, take_back
 from .tools import account_folders, find_tools, fingerprint
-from .undo import Outcome, Undoer
-from .words import describe, title_of
+from .words import title_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Job:
         mode: which models.
         path: the user's ``--path``.
         command: ``install --host …`` as typed, for messages.
-        again: also when nothing changed since.
     """
 
     host: Host
@@ -54,89 +51,82 @@ class Job:
     mode: Mode
     path: Path | None
     command: Sequence[str]
-    again: bool = False
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was done.
+    """What was, or would be, done.
 
     Attributes:
-        already: nothing, as it is in place.
-        steps: of the plugin, with our own folders' before them.
+        already: nothing: it is in place, and the user's changes would be in the way.
+        steps: the plugin's, our own folders before them.
         notes: what there is to know of the operations and of those taken back.
-        condition: before.
+        before: how an earlier installation stood; ``None`` where there was none.
+        earlier: its journal.
     """
 
     already: bool
     steps: Steps
     notes: tuple[str, ...]
-    condition: Condition | None = None
+    before: Condition | None = None
+    earlier: Journal | None = None
 
 
-def foresee(job: Job) -> tuple[Result, Journal | None]:
-    """What :func:`install` would do, and the journal it would take back before. Changes nothing.
+@dataclass(frozen=True)
+class _Now:
+    """What a job finds."""
+
+    folder: Path
+    tools: Tools
+    record: Record
+    before: Condition | None
+
+
+def foresee(job: Job) -> Result:
+    """What :func:`install` would do. Changes nothing.
 
     Raises:
         UserError: it could not be done.
     """
-    folder = state_folder(job.host.name, job.found.root)
-    tools = find_tools(job.found, folder / OWN, job.host.title, job.command)
-    record = read_record(folder, job.host.name)
-    condition = _condition(record, job.host)
-    if condition is not None and _already(job, record, condition, tools):
-        return Result(True, Steps(()), _differences(condition), condition), None
+    now = _look(job)
+    if _leave_alone(job, now):
+        return _already(now)
     try:
-        steps, notes = _steps(job, tools)
+        steps, notes = _steps(job, now.tools)
     except UserError:
-        if condition is None:
+        if now.before is None:
             raise
         # Our own files are in the way of planning; they are taken back before.
-        steps, notes = Steps(()), ("what is then done shows once that is taken back",)
-    return Result(False, steps, notes, condition), record.journal
+        steps, notes = Steps(()), ("what is done then shows once that is taken back",)
+    return Result(False, steps, notes, now.before, now.record.journal)
 
 
 def install(job: Job) -> Result:
-    """Registers SR-HPM in a host. What an earlier attempt left is taken back first.
+    """Registers SR-HPM in a host. What an earlier installation left is taken back first.
 
     Raises:
         UserError: it could not be done; everything is as before.
     """
-    with _guarded(job.command, job.host.title):
-        return _install(job)
-
-
-def _install(job: Job) -> Result:
-    folder = state_folder(job.host.name, job.found.root)
-    tools = find_tools(job.found, folder / OWN, job.host.title, job.command)
-    record = read_record(folder, job.host.name)
-    condition = _condition(record, job.host)
-    notes: tuple[str, ...] = ()
-    if condition is not None:
-        if _already(job, record, condition, tools):
-            return Result(True, Steps(()), _differences(condition), condition)
-        notes = _take_back(record, job.host, job.command)
-        if record.journal is not None:
-            job = replace(job, found=find_again(record.journal, job.host) or job.found)
-    steps, more = _steps(job, tools)
-    stands = _begin(folder, job, tools)
-    executor = Executor(stands, Places(job.found.root))
-    said = []
-    for operation in steps.operations:
+    home.require_usable()
+    with _alone(job.command, job.host.title):
+        now = _look(job)
+        if _leave_alone(job, now):
+            return _already(now)
+        carried: tuple[Entry, ...] = ()
+        notes: tuple[str, ...] = ()
+        if now.before is not None:
+            carried, notes = take_back(now.record, job.host, job.command, carry=True)
+            if now.record.journal is not None:
+                job = replace(job, found=find_again(now.record.journal, job.host) or job.found)
         try:
-            note = executor.perform(operation)
-        except BaseException as error:
-            _roll_back(stands, job, operation, error)
+            steps, more = _steps(job, now.tools)
+            stands = _begin(job, now, carried)
+        except BaseException:
+            if not carried:
+                discard(now.folder)
             raise
-        if note:
-            said.append(note)
-    try:
-        stands.say_complete()
-    except BaseException as error:
-        _roll_back(stands, job, None, error)
-        raise
-    stands.close()
-    return Result(False, steps, (*notes, *more, *said), condition)
+        said = _execute(steps, stands, job)
+        return Result(False, steps, (*notes, *more, *said), now.before)
 
 
 def uninstall(record: Record, host: Host | None, command: Sequence[str]) -> tuple[str, ...]:
@@ -145,15 +135,13 @@ def uninstall(record: Record, host: Host | None, command: Sequence[str]) -> tupl
     Raises:
         UserError: something is still to be taken back; typing it again goes on there.
     """
-    with _guarded(command, title_of(host, record.host)):
+    with _alone(command, title_of(host, record.host)):
         # Read again, now that nobody else is at it.
-        return _take_back(read_record(record.folder, record.host), host, command)
+        return take_back(read_record(record.folder, record.host), host, command)[1]
 
 
 @contextmanager
-def _guarded(command: Sequence[str], title: str) -> Iterator[None]:
-    if command[0] == "install":
-        home.require_usable()
+def _alone(command: Sequence[str], title: str) -> Iterator[None]:
     try:
         with one_at_a_time(installs_dir(), trouble.shown(command)):
             yield
@@ -161,28 +149,31 @@ def _guarded(command: Sequence[str], title: str) -> Iterator[None]:
         raise trouble.from_os(f"cannot {command[0]}", error, command, title) from error
 
 
-def _condition(record: Record, host: Host) -> Condition | None:
-    """How an installation stands; ``None`` where there is none."""
-    if not record.folder.is_dir():
-        return None
-    return examine(record, host)
+def _look(job: Job) -> _Now:
+    folder = state_folder(job.host.name, job.found.root)
+    tools = find_tools(job.found, folder / OWN, job.host.title, job.command)
+    record = read_record(folder, job.host.name)
+    before = examine(record, job.host) if folder.is_dir() else None
+    return _Now(folder, tools, record, before)
 
 
-def _already(job: Job, record: Record, condition: Condition, tools: Tools) -> bool:
-    if job.again or record.journal is None:
+def _leave_alone(job: Job, now: _Now) -> bool:
+    """Whether nothing is new, and installing again would put the user's changes aside."""
+    if now.record.journal is None or now.before is None or now.before.state != "changed by user":
         return False
-    begin = record.journal.begin
+    begin = now.record.journal.begin
     return (
-        condition.state in ("in place", "changed by user")
+        not hasattr(job.host, "without_us")
         and begin.mode == job.mode
         and begin.version == job.found.version
         and begin.program == __version__
-        and dict(begin.tools) == fingerprint(tools)
+        and dict(begin.tools) == fingerprint(now.tools)
     )
 
 
-def _differences(condition: Condition) -> tuple[str, ...]:
-    return (condition.detail,) if condition.detail else ()
+def _already(now: _Now) -> Result:
+    assert now.before is not None
+    return Result(True, Steps(()), (now.before.detail,), now.before, now.record.journal)
 
 
 def _steps(job: Job, tools: Tools) -> tuple[Steps, tuple[str, ...]]:
@@ -191,7 +182,7 @@ def _steps(job: Job, tools: Tools) -> tuple[Steps, tuple[str, ...]]:
     return replace(steps, operations=(*folders, *steps.operations)), notes
 
 
-def _begin(folder: Path, job: Job, tools: Tools) -> Journal:
+def _begin(job: Job, now: _Now, carried: Sequence[Entry]) -> Journal:
     found = job.found
     begin = Begin(
         host=job.host.name,
@@ -202,112 +193,28 @@ def _begin(folder: Path, job: Job, tools: Tools) -> Journal:
         user=found.user,
         path=str(job.path) if job.path else None,
         mode=job.mode,
-        tools=fingerprint(tools),
+        tools=fingerprint(now.tools),
         when=time.time(),
         program=__version__,
     )
+    for new, mode in ((now.folder, 0o755), (now.folder / BACKUP, 0o700), (now.folder / OWN, 0o755)):
+        if not new.is_dir():
+            disk.make_folder(new, mode)
+    return journal.create(now.folder, begin, carried)
+
+
+def _execute(steps: Steps, stands: Journal, job: Job) -> list[str]:
+    """Executes everything, or takes back what was done and raises."""
+    executor = Executor(stands, Places(job.found.root))
+    said = []
     try:
-        for new, mode in ((folder, 0o755), (folder / BACKUP, 0o700), (folder / OWN, 0o755)):
-            if not new.is_dir():
-                disk.make_folder(new, mode)
-        return journal.create(folder, begin)
-    except BaseException:
-        discard(folder)
+        for operation in steps.operations:
+            note = executor.perform(operation)
+            if note:
+                said.append(note)
+        stands.say_complete()
+    except BaseException as error:
+        roll_back(stands, job.host.title, job.command, error)
         raise
-
-
-def _roll_back(
-    stands: Journal, job: Job, operation: Operation | None, error: BaseException
-) -> None:
-    """Takes back what was done before ``error``, and says so in our words.
-
-    Raises:
-        UserError: always, unless the error is none of the user's, which then goes its way.
-    """
-    outcomes = _undo_all(stands, Undoer(stands.folder, job.host.title))
-    failed = [o for o in outcomes if o.how == "failed"]
-    kept = [o.text for o in outcomes if o.how == "kept"]
-    if not failed:
-        discard(stands.folder)
-    what = f"cannot install in {job.host.title}"
-    if isinstance(error, OSError):
-        raised = trouble.from_os(what, error, job.command, job.host.title)
-    elif isinstance(error, UserError):
-        raised = UserError(what, f"{error.what}: {error.why}", error.do)
-    elif isinstance(error, EffectError) and operation is not None:
-        again = f"srhpm-plugin {trouble.shown(job.command)}"
-        why = f"{describe(operation)}: {error}"
-        raised = UserError(what, why, f"see that {job.host.title} runs, then type: {again}")
-    else:
-        raised = None
-    left = [*kept, *(o.text for o in failed)]
-    if failed:
-        undo = f"srhpm-plugin uninstall --host {job.host.name}"
-        why = f"{raised.why if raised else type(error).__name__}; left: {'; '.join(left)}"
-        raise UserError(what, why, f"mend that, then type: {undo}") from error
-    if raised is not None:
-        if left:
-            raised = UserError(what, f"{raised.why}; left: {'; '.join(left)}", raised.do)
-        raise raised from error
-
-
-def _take_back(record: Record, host: Host | None, command: Sequence[str]) -> tuple[str, ...]:
-    """Undoes a whole installation, whatever its state.
-
-    Raises:
-        UserError: the journal cannot be read, or something could not be undone.
-    """
-    what = f"cannot {command[0]}"
-    title = title_of(host, record.host)
-    stands = record.journal
-    if stands is None:
-        if record.damage:
-            raise UserError(
-                what, record.damage, f"its originals are in {record.folder / BACKUP}: put them back"
-            )
-        discard(record.folder)
-        return ()
-    found = find_again(stands, host)
-    versions = (stands.begin.version, found.version if found else None)
-    upgraded = None not in versions and versions[0] != versions[1]
-    take_out = getattr(host, "without_us", None)
-    outcomes = _undo_all(stands, Undoer(record.folder, title, upgraded, take_out))
-    failed = [o for o in outcomes if o.how == "failed"]
-    if failed and not os.path.lexists(stands.begin.root):
-        # The host is gone: nobody will ever answer. What was ours in its folder went with it.
-        outcomes, failed = [*outcomes, *(replace(o, how="kept") for o in failed)], []
-    if failed:
-        raise _left(what, failed, command, title)
-    said = [o.text for o in outcomes if o.text]
-    if stands.damage:
-        where = record.folder / BACKUP
-        raise UserError(
-            what,
-            f"{stands.damage}; everything else is taken back",
-            f"see what is in {where}, then remove {record.folder}",
-        )
-    if not discard(record.folder):
-        said.append(f"{record.folder} left: it holds files that are not ours")
-    return tuple(said)
-
-
-def _left(what: str, failed: Sequence[Outcome], command: Sequence[str], title: str) -> UserError:
-    why = "; ".join(o.text for o in failed)
-    error = next((o.error for o in failed if o.error), None)
-    if error is not None:
-        return UserError(what, why, trouble.from_os(what, error, command, title).do)
-    again = f"srhpm-plugin {trouble.shown(command)}"
-    return UserError(what, why, f"see that {title} runs, then type: {again}")
-
-
-def _undo_all(stands: Journal, undoer: Undoer) -> list[Outcome]:
-    """Takes everything back, last first. What fails does not keep the rest from it."""
-    stands.say_undo()
-    outcomes = []
-    for number, entry in stands.standing:
-        outcome = undoer.undo(entry)
-        if outcome.how != "failed":
-            stands.say_undone(number)
-        outcomes.append(outcome)
     stands.close()
-    return outcomes
+    return said

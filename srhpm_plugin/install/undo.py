@@ -223,4 +223,4 @@ class Undoer:
         if error.absent:
             return UNDONE
         text = f"not taken back: {entry.what}: {error}"
-        return Outcome("failed" if entry.required else "kept", text)
+        return Outcome("failed" if entry.required or error.silent else "kept", text)

@@ -1,0 +1,61 @@
+"""``srhpm-plugin hosts``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ..errors import printable
+from ..plugins import plugins
+from ._hosts import copies
+
+
+@click.command(name="hosts")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """Lists the hosts on this machine, and whether and how SR-HPM can be installed there."""
+    rows: list[dict[str, Any]] = []
+    missing: list[dict[str, str]] = []
+    for host, found, why in copies():
+        if not found:
+            missing.append({"host": host.name, "title": host.title, "why": why or "not found here"})
+        for copy in found:
+            rows.append(
+                {
+                    "host": host.name,
+                    "title": host.title,
+                    "version": copy.version,
+                    "root": str(copy.root),
+                    "installable": copy.installable,
+                    "how": copy.how,
+                    "user": copy.user,
+                    "installed": host.registered(copy),
+                }
+            )
+    if as_json:
+        click.echo(json.dumps({"hosts": rows, "missing": missing}, indent=2))
+    else:
+        _show(rows, missing)
+
+
+def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
+    if not plugins().hosts():
+        click.echo("No plugin for a host is loaded; see: srhpm-plugin doctor")
+    for row in rows:
+        version = f" {row['version']}" if row["version"] else ""
+        click.echo(printable(f"{row['title']}{version}  {row['root']}"))
+        if row["installed"]:
+            does = f"SR-HPM is in it; take it out with: srhpm-plugin uninstall --host {row['host']}"
+        elif row["installable"]:
+            does = f"{row['how']}; type: srhpm-plugin install --host {row['host']}"
+        else:
+            does = f"not possible: {row['how']}"
+        click.echo(printable(f"  {does}"))
+    looked = [f"{m['title']} ({m['host']})" for m in missing if m["why"] == "not found here"]
+    if looked:
+        click.echo(printable(f"Not found here: {', '.join(looked)}"))
+    for entry in missing:
+        if entry["why"] != "not found here":
+            click.echo(printable(f"{entry['title']}: {entry['why']}"))
