@@ -22,8 +22,10 @@ if hasattr(signal, "SIGHUP"):
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's state. The built server is handed over by path."""
+    """No test reads or writes the user's state, nor the models of hosts that happen to be here.
+    The built server is handed over by path."""
     monkeypatch.setenv("SRHPM_HOME", str(tmp_path_factory.mktemp("srhpm-home")))
+    monkeypatch.setenv("SRHPM_HOST_MODELS", "off")
 
 
 @pytest.fixture(scope="session")

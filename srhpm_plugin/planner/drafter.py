@@ -14,6 +14,7 @@ from ..files import expand, not_a_file
 from ..model import ModelInfo
 from ..plan import Draft, DraftChoice, HostRequest
 from .headers import read_header
+from .hosted import label
 from .kind import DRAFT_ONLY, unsupported, wanted_ctx
 from .pairing import tokenizer_difference, upstream_difference
 from .units import size
@@ -130,7 +131,7 @@ def _best(
             continue
         verdict = _judge(model, path, reads, packed)
         if isinstance(verdict, str):
-            refused.append(f"{path.name}: not as drafter, {verdict}")
+            refused.append(f"{label(path)}: not as drafter, {verdict}")
         else:
             fits.append((bytes_per_token(verdict, packed), str(path), path, verdict))
     fits.sort(key=lambda f: f[:2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..machine.types import Machine
 from ..model import ModelInfo
 from ..plan import HostRequest, LaunchPlan
 from .headers import read_header
+from .hosted import Hosted
 from .make import make_plan
 
 
@@ -24,18 +25,27 @@ class Entry:
         model: its header; ``None`` for a broken file.
         plan: ``None`` when there is none.
         reason: why there is no plan.
+        host: the plugin of the host whose model it is; ``None`` for a file of no host.
+        called: the host's name for it.
+        twin: the name runs on SR-HPM while another one for the same file does not.
     """
 
     path: Path
     model: ModelInfo | None = None
     plan: LaunchPlan | None = None
     reason: str | None = None
+    host: str | None = None
+    called: str | None = None
+    twin: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The entry of ``models --json``; ``plan`` as ``plan --json`` has it, without command."""
         m = self.model
         return {
             "path": str(self.path),
+            "host": self.host,
+            "called": self.called,
+            "twin": self.twin,
             "name": m.name if m else None,
             "arch": m.arch if m else None,
             "params": m.n_params if m else None,
@@ -45,26 +55,49 @@ class Entry:
         }
 
 
-def inventory(paths: Sequence[Path], machine: Machine, broken: Sequence[Path] = ()) -> list[Entry]:
-    """An entry for each path, models first. Nothing a file holds is fatal.
+def inventory(
+    paths: Sequence[Path],
+    machine: Machine,
+    broken: Sequence[Path] = (),
+    hosts: Sequence[Hosted] = (),
+) -> list[Entry]:
+    """An entry for each path and each name of a host's, models first. Nothing a file holds is
+    fatal.
 
     Args:
         paths: models, each a possible drafter of the others.
         machine: the hardware.
         broken: files of which it is known already that they hold no model.
+        hosts: models of hosts, likewise possible drafters.
     """
-    entries = [_entry(path, paths, machine) for path in (*paths, *broken)]
-    return sorted(entries, key=lambda e: (e.model is None, str(e.path)))
+    fit = {one.model.path for one in hosts if one.model.unfit is None}
+    known = (*paths, *sorted(fit.difference(paths)))
+    entries = [_entry(path, known, machine) for path in (*paths, *broken) if path not in fit]
+    entries += [_of_host(one, known, machine) for one in hosts]
+    return sorted(entries, key=lambda e: (e.model is None, e.host or "", e.called or str(e.path)))
 
 
-def _entry(path: Path, known: Sequence[Path], machine: Machine) -> Entry:
+def _of_host(one: Hosted, known: Sequence[Path], machine: Machine) -> Entry:
+    model = one.model
+    if model.unfit is not None:
+        entry = Entry(model.path, reason=model.unfit)
+    else:
+        drafters = (model.drafter,) if model.drafter else ()
+        request = HostRequest(model.path, ctx=model.ctx, mmproj=model.mmproj)
+        entry = _entry(model.path, (*drafters, *known), machine, request)
+    return replace(entry, host=one.host, called=model.name, twin=model.twin)
+
+
+def _entry(
+    path: Path, known: Sequence[Path], machine: Machine, request: HostRequest | None = None
+) -> Entry:
     try:
         model = read_header(path)
     except UserError as error:
         return Entry(path, reason=f"{error.why}; {error.do}" if error.do else error.why)
     try:
         plan = make_plan(
-            HostRequest(path), model=model, machine=machine, known=known, command=False
+            request or HostRequest(path), model=model, machine=machine, known=known, command=False
         )
     except UserError as error:
         return Entry(path, model, reason=error.why)

@@ -10,13 +10,17 @@ from pathlib import Path
 from ..errors import UserError
 from ..files import NO_SUCH_FILE, expand, not_a_file
 from .headers import read_header
+from .hosted import called, hosted
 from .sources import known_models
 
 _PART = re.compile(r"-00001-of-\d{5}$")
 
 
 def short_name(path: Path) -> str:
-    """The name a file is listed under: without extension and part number."""
+    """The name a file is listed under: its host's, or its own without extension and part number."""
+    named = called(path)
+    if named is not None:
+        return named
     stem = path.name[: -len(path.suffix)] if path.suffix.lower() == ".gguf" else path.name
     return _PART.sub("", stem)
 
@@ -30,8 +34,8 @@ def repository(path: Path) -> str | None:
 
 
 def find_model(text: str, known: Iterable[Path] | None = None) -> Path:
-    """The file that ``text`` names: a path, or a known model by file name, by repository, or by
-    the name in its header.
+    """The file that ``text`` names: a path, or a known model by its host's name, by file name, by
+    repository, or by the name in its header.
 
     Raises:
         UserError: nothing or more than one model is called so; similar names are listed.
@@ -39,6 +43,9 @@ def find_model(text: str, known: Iterable[Path] | None = None) -> Path:
     missing = not_a_file(text)
     if missing is None:
         return expand(text)
+    by_host = _of_hosts(text) if known is None else None
+    if by_host is not None:
+        return by_host
     paths = list(known_models() if known is None else known)
     wanted = text.casefold()
     hits = [p for p in paths if wanted in _names(p)] or [p for p in paths if wanted == _stated(p)]
@@ -51,6 +58,28 @@ def find_model(text: str, known: Iterable[Path] | None = None) -> Path:
     if missing == NO_SUCH_FILE:
         missing += " and no known model of this name"
     raise UserError(f"no model {text!r}", missing, _suggest(text, paths))
+
+
+def _of_hosts(text: str) -> Path | None:
+    """The file of the host's model called ``text``; ``None`` if no host has one.
+
+    Raises:
+        UserError: it cannot be run here, or several hosts mean different files by it.
+    """
+    hits = [one for one in hosted()[0] if one.answers_to(text)]
+    fit = {one.model.path for one in hits if one.model.unfit is None}
+    if len(fit) > 1:
+        why = "hosts mean different files by it"
+        raise UserError(
+            f"no single model {text!r}", why, f"give one of: {', '.join(map(str, sorted(fit)))}"
+        )
+    if hits and not fit:
+        raise UserError(
+            f"cannot run {text!r}",
+            hits[0].model.unfit or "",
+            f"see them all with: srhpm-plugin models --host {hits[0].host}",
+        )
+    return next(iter(fit), None)
 
 
 def _names(path: Path) -> set[str]:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..plan import Draft, LaunchPlan, MemoryUse
+from .hosted import label
 from .units import count, size
 
 _BAR = 24
@@ -124,8 +125,8 @@ def draft_words(plan: LaunchPlan) -> str:
 
 
 def draft_name(draft: Draft) -> str:
-    """``ngram``, ``draft-mtp`` or the drafter's file."""
-    return draft.path.name if draft.path else draft.type
+    """``ngram``, ``draft-mtp`` or the drafter's name."""
+    return label(draft.path) if draft.path else draft.type
 
 
 def memory_table(memory: Sequence[MemoryUse], out: Console) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from ..errors import UserError
 from ..files import expand
 from ..home import config_dir, data_dir
 from ..hookspecs import hookimpl
+from .hosted import host_files
 from .search import DEEPEST, Found, collect
 
 _VARIABLE = "SRHPM_MODELS"
+_BY_CONTENT = re.compile(r"sha256[:-][0-9a-fA-F]{64}")
 
 
 @hookimpl
@@ -71,16 +74,20 @@ def _hugging_face() -> Iterator[Path]:
 
 
 def known_models(near: Path | None = None) -> tuple[Path, ...]:
-    """All model files known here, each once: first parts of split models, no projectors.
+    """All model files known here, hosts' included, each once: first parts of split models, no
+    projectors.
 
     Args:
         near: a model whose folder is looked at too, itself included.
     """
     found = Found()
-    if near is not None:
+    # A store that names its files by their content keeps what no model needs any more beside them.
+    if near is not None and not _BY_CONTENT.fullmatch(near.name):
         collect(expand(near).absolute().parent, 1, found)
     for source in _sources():
         collect(source, DEEPEST, found)
+    for file in host_files():
+        collect(file, 0, found)
     return tuple(found.models.values())
 
 
