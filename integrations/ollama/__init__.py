@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from srhpm_plugin.host import Host
 from srhpm_plugin.hookspecs import hookimpl
+from srhpm_plugin.host import Host
 from srhpm_plugin.machine.types import Machine
 from srhpm_plugin.model import ModelInfo
 from srhpm_plugin.plan import HostRequest, PlanKind

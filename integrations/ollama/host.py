@@ -12,14 +12,22 @@ from srhpm_plugin.dropin.note import Note
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.files import expand
 from srhpm_plugin.host import (
-    HandOver, HostCall, HostModel, Installation, Mode, Steps, Tools, Translated, dropin_files,
+    HandOver,
+    HostCall,
+    HostModel,
+    Installation,
+    Mode,
+    Steps,
+    Tools,
+    Translated,
+    dropin_files,
 )  # fmt: skip
-from srhpm_plugin.install.operations import Operation, Rename
+from srhpm_plugin.install.operations import Call, Operation, Rename
 from srhpm_plugin.plan import HostRequest
 
 from . import api, twins
 from .layout import KEPT, Tree, trees, version_of
-from .names import marks_twin
+from .names import TWIN, marks_twin
 from .service import Service, service_of
 from .store import Entry, Store
 
@@ -63,18 +71,10 @@ class Ollama:
         Raises:
             UserError: the copy cannot take it, or SR-HPM of another kind is there already.
         """
-        what = f"cannot install in the Ollama at {found.root}"
         if not found.installable:
-            raise UserError(what, found.how, _SERVE)
+            raise UserError(f"cannot install in the Ollama at {found.root}", found.how)
         tree = _tree(found)
-        kept = tree.lib / KEPT
-        if os.path.lexists(kept):
-            raise UserError(
-                what,
-                f"{kept} is there already",
-                "type: srhpm-plugin uninstall --host ollama",
-            )
-        operations: list[Operation] = [Rename(tree.server, kept)]
+        operations: list[Operation] = [Rename(tree.server, tree.lib / KEPT)]
         operations += dropin_files(tree.server, NAME, Path(KEPT), tools, mode)
         notes = ["a model that is loaded stays as it is until it is loaded again: ollama stop NAME"]
         notes += _unreachable(found, tools)
@@ -85,9 +85,8 @@ class Ollama:
         operations += calls
         if calls:
             names = ", ".join(str(c.undo_body["model"]) for c in calls if c.undo_body)
-            pick = (f"choose a name that ends in -srhpm: {names}",)
-        else:
-            pick = ()
+            said.insert(0, f"made for this: {names}")
+        pick = (f"choose a name that ends in {TWIN}, e.g. with: ollama run NAME:TAG{TWIN}",)
         return Steps(tuple(operations), pick, (*notes, *said))
 
     def registered(self, found: Installation) -> bool:
@@ -120,6 +119,9 @@ class Ollama:
             request=_with_draft(call, request),
             model=name or request.model.name,
             drafters=_drafters(entries, request.model),
+            picked=twin,
+            # A twin's batch is a mark, not a wish.
+            overruled=("-b", "-ub") if twin else (),
         )
 
 
@@ -127,8 +129,8 @@ def _why_not(tree: Tree, version: str | None) -> str | None:
     """Why SR-HPM cannot be put into a copy."""
     if tree.app is not None:
         return (
-            "the app's bundle is signed as a whole, and a changed file in it breaks the seal: unpack "
-            "ollama-darwin.tgz into a folder of your own and name that with --path"
+            "the app's bundle is signed as a whole and a changed file in it breaks the seal: "
+            "unpack ollama-darwin.tgz into a folder of your own and name that with --path"
         )
     if tree.server.is_file():
         return None
@@ -138,7 +140,7 @@ def _why_not(tree: Tree, version: str | None) -> str | None:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    parts = version.split("-")[0].split(".")
+    parts = version.partition("-")[0].split(".")
     return tuple(int(p) for p in parts if p.isdecimal())
 
 
@@ -187,7 +189,7 @@ def _in_a_home(path: Path) -> bool:
     return sys.platform == "linux" and path.is_relative_to("/home")
 
 
-def _twins(found: Installation) -> tuple[list[Operation], list[str]]:
+def _twins(found: Installation) -> tuple[list[Call], list[str]]:
     """The requests that make twins, and what there is to say."""
     from srhpm_plugin.machine.probe import probe
     from srhpm_plugin.plugins import plugins

@@ -23,8 +23,8 @@ from srhpm_plugin.files import expand
 _EXE = ".exe" if sys.platform == "win32" else ""
 PROGRAM = f"ollama{_EXE}"
 SERVER = f"llama-server{_EXE}"
-KEPT = f"llama-server-ollama{_EXE}"
-"""What Ollama's own server is called while ours stands in for it.
+KEPT = f"{SERVER}.srhpm-original"
+"""What Ollama's own server is called while ours stands in for it; the drop-in knows the ending.
 
 It stays in its folder, as it loads its libraries from there. Ollama finds servers by their exact
 name and GPU libraries by ``*ggml-*`` in folders further down, so it does not see this one.
@@ -110,9 +110,7 @@ def _asked(program: Path, changed: int) -> str | None:
 def _usual() -> Iterator[Tree]:
     for program in _programs():
         if program.is_file():
-            program = program.resolve()  # as Ollama does
-            lib = _lib(program.parent)
-            yield Tree(lib or _expected(program.parent), program)
+            yield _tree(program)
 
 
 def _programs() -> Iterator[Path]:
@@ -136,17 +134,15 @@ def _programs() -> Iterator[Path]:
 def _at(path: Path) -> Iterator[Tree]:
     """What a user's ``--path`` can mean."""
     if path.is_file() and path.name == PROGRAM:
-        program = path.resolve()
-        yield Tree(_lib(program.parent) or _expected(program.parent), program)
+        yield _tree(path)
         return
     if path.suffix == ".app":
         path = path / "Contents" / "Resources"
     for program in (path / "bin" / PROGRAM, path / PROGRAM):
         if program.is_file():
-            program = program.resolve()
-            lib = _lib(program.parent)
-            if lib is not None:
-                yield Tree(lib, program)
+            tree = _tree(program)
+            if tree.lib.is_dir():
+                yield tree
                 return
     if (path / SERVER).is_file() or path.parts[-2:] == ("lib", "ollama"):
         lib = path.resolve()
@@ -158,7 +154,12 @@ def _at(path: Path) -> Iterator[Tree]:
             return
     program = path / "bin" / PROGRAM
     if program.is_file():  # a copy without the folder: an old one
-        yield Tree(_expected(program.resolve().parent), program.resolve())
+        yield _tree(program)
+
+
+def _tree(program: Path) -> Tree:
+    program = program.resolve()  # as Ollama does
+    return Tree(_lib(program.parent) or _expected(program.parent), program)
 
 
 def _lib(folder: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Ollama's model names: ``host/namespace/model:tag``, as paths in its store and as people type them.
+"""Ollama's model names: as its store has them, and as people type them.
 
 The rule of what a name may hold and how it is shortened is Ollama's ``types/model/name.go``.
 """

@@ -134,8 +134,8 @@ class Store:
             name=name,
             manifest=path,
             model=model[-1],  # Ollama takes the last one, too
-            draft=(found.get("draft") or [None])[-1],
-            projector=(found.get("projector") or [None])[0],
+            draft=found["draft"][-1] if "draft" in found else None,
+            projector=found["projector"][0] if "projector" in found else None,
             adapters=tuple(found.get("adapter", ())),
             params=self._params(found.get("params", ())),
         )
