@@ -13,8 +13,9 @@
 
 namespace {
 
-constexpr int    LONG_BATCH = 32; // from which upstream's GPUs borrow weights
-constexpr size_t ALIGNMENT  = 128;
+constexpr int    LONG_BATCH    = 32; // from which upstream's GPUs borrow weights
+constexpr size_t ALIGNMENT     = 128;
+constexpr size_t CPU_ALIGNMENT = 32; // of RAM, as upstream's GPUs say
 
 struct Device {
     ggml_backend_device        device{};
@@ -220,7 +221,7 @@ ggml_backend_buffer_type make_type(const char * (*name)(ggml_backend_buffer_type
     ggml_backend_buffer_type type{};
     type.iface.get_name      = name;
     type.iface.alloc_buffer  = alloc;
-    type.iface.get_alignment = [](ggml_backend_buffer_type_t) { return ALIGNMENT; };
+    type.iface.get_alignment = [](ggml_backend_buffer_type_t t) { return t == &standin.host ? CPU_ALIGNMENT : ALIGNMENT; };
     type.iface.is_host       = is_host;
     type.device              = &standin.device;
     return type;

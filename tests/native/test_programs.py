@@ -51,6 +51,14 @@ def test_packed_products(server_dir: Path, isa: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_weights_are_lent(server_dir: Path) -> None:
+    """Packed weights read by others than our kernels, a GPU among them."""
+    if chosen_kernels(platform.machine(), host_isa(), None) is None:
+        pytest.skip("no fast kernels on this processor")
+    done = run(server_dir / "test-offload", OMP_WAIT_POLICY="passive")
+    assert done.returncode == 0, done.stdout
+
+
 def test_policy(server_dir: Path) -> None:
     done = run(server_dir / "test-policy")
     assert done.returncode == 0, done.stdout

@@ -76,8 +76,9 @@ def start(server_dir: Path, smollm2: Path) -> Start:
         slots: int = 1,
         model: Path = smollm2,
         exact: bool = True,
+        program: str = "llama-server",
     ) -> Iterator[Api]:
-        argv = [server_dir / "llama-server", "-m", model, "-c", ctx * slots, "-np", slots]
+        argv = [server_dir / program, "-m", model, "-c", ctx * slots, "-np", slots]
         argv += ["-t", 2, "-tb", 2, "--no-webui", "--flash-attn", "on", "--cache-ram", 0]
         # Waiting threads sleep: on a busy machine spinning ones take the cores from the working.
         settings = {"OMP_WAIT_POLICY": "passive"}
