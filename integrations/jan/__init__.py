@@ -94,7 +94,7 @@ class Jan:
             ),
             notes=(
                 "Restart Jan if it is open: it looks for backends when it starts.",
-                "Switch off its automatic update of the engine, or it may choose another backend.",
+                'Switch off "Auto update engine" there, or Jan may choose another backend.',
             ),
         )
 
