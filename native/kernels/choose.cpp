@@ -12,6 +12,15 @@
 #else
 #include <cpuid.h>
 #endif
+#elif defined(SRHPM_HAS_NEON)
+#if defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#endif
 #endif
 
 namespace srhpm {
@@ -69,6 +78,21 @@ struct X86 {
                      bit(seven.b, 31) /* vl */ && bit(seven.b, 17) /* dq */ && bit(seven.c, 11);
     }
 };
+#elif defined(SRHPM_HAS_NEON)
+// Whether the processor has SDOT, as the system tells it: reading its own registers is reserved.
+bool has_dot_product() {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) >> 20 & 1; // HWCAP_ASIMDDP, which old headers lack
+#elif defined(__APPLE__)
+    int    has  = 0;
+    size_t size = sizeof(has);
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has;
+#elif defined(_WIN32)
+    return IsProcessorFeaturePresent(43); // PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE
+#else
+    return false;
+#endif
+}
 #endif
 
 } // namespace
@@ -97,6 +121,10 @@ const Kernels * const * usable_kernels() {
 #endif
             if (machine.avx2) {
                 add(kernels_avx2());
+            }
+#elif defined(SRHPM_HAS_NEON)
+            if (has_dot_product()) {
+                add(kernels_neon());
             }
 #endif
             add(kernels_portable());
