@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from trees import Tree, tree_of
 
 from srhpm_plugin.host import Host, Installation, Mode, Steps, Tools
 from srhpm_plugin.install import journal
@@ -17,29 +16,11 @@ from srhpm_plugin.install.execute import BACKUP, Executor
 from srhpm_plugin.install.places import Places
 from srhpm_plugin.install.undo import Undoer
 
-Tree = Mapping[str, tuple[object, ...]]
-
-
-def _tree(root: Path) -> Tree:
-    """Everything below a folder: names, kinds, rights, contents, targets of links."""
-    found: dict[str, tuple[object, ...]] = {}
-    for path in sorted(root.rglob("*")):
-        at = path.lstat()
-        name = path.relative_to(root).as_posix()
-        if stat.S_ISLNK(at.st_mode):
-            found[name] = ("link", str(path.readlink()))
-        elif stat.S_ISDIR(at.st_mode):
-            found[name] = ("folder", stat.S_IMODE(at.st_mode))
-        else:
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            found[name] = ("file", stat.S_IMODE(at.st_mode), at.st_mtime_ns, content)
-    return found
-
 
 @pytest.fixture
 def tree() -> Callable[[Path], Tree]:
     """``tree(folder)``: all there is below it, for comparing before and after."""
-    return _tree
+    return tree_of
 
 
 @pytest.fixture
