@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <vector>
 
 namespace {
 
@@ -162,7 +163,35 @@ int64_t batch_size(const ggml_tensor * op) {
     }
 }
 
+// A backend puts uploads off as long as it may: memory that is overwritten too early shows.
+struct Upload {
+    ggml_tensor * to;
+    const void *  data;
+    size_t        offset, size;
+};
+
+struct Backend {
+    ggml_backend_t      cpu;
+    std::vector<Upload> uploads;
+};
+
+Backend & context(ggml_backend_t backend) {
+    return *(Backend *) backend->context;
+}
+
+void set_tensor_async(ggml_backend_t backend, ggml_tensor * to, const void * data, size_t offset, size_t size) {
+    context(backend).uploads.push_back({to, data, offset, size});
+}
+
+void synchronize(ggml_backend_t backend) {
+    for (const Upload & u : context(backend).uploads) {
+        ggml_backend_tensor_set(u.to, u.data, u.offset, u.size);
+    }
+    context(backend).uploads.clear();
+}
+
 ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
+    synchronize(backend);
     int products[2] = {0, 0};
     for (int i = 0; i < graph->n_nodes; ++i) {
         const ggml_tensor * node = graph->nodes[i];
@@ -176,11 +205,12 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
         std::fprintf(stderr, "STANDIN0: %d nodes, %d short products, %d long products\n", graph->n_nodes, products[0], products[1]);
     }
     const Mapped mapped(graph);
-    return ggml_backend_graph_compute((ggml_backend_t) backend->context, graph);
+    return ggml_backend_graph_compute(context(backend).cpu, graph);
 }
 
 void free_backend(ggml_backend_t backend) {
-    ggml_backend_free((ggml_backend_t) backend->context);
+    ggml_backend_free(context(backend).cpu);
+    delete &context(backend);
     delete backend;
 }
 
@@ -189,13 +219,15 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
     auto *           backend = new ggml_backend{};
     backend->guid                = &guid;
     backend->device              = device;
-    backend->context             = ggml_backend_dev_init(standin.cpu, nullptr);
+    backend->context             = new Backend{ggml_backend_dev_init(standin.cpu, nullptr), {}};
     backend->iface.get_name      = [](ggml_backend_t) { return "STANDIN0"; };
     backend->iface.free          = free_backend;
     backend->iface.graph_compute = graph_compute;
+    backend->iface.synchronize   = synchronize;
+    backend->iface.set_tensor_async = set_tensor_async;
     auto set_threads = (ggml_backend_set_n_threads_t) ggml_backend_reg_get_proc_address(
         ggml_backend_dev_backend_reg(standin.cpu), "ggml_backend_set_n_threads");
-    set_threads((ggml_backend_t) backend->context, 2);
+    set_threads(context(backend).cpu, 2);
     return backend;
 }
 
@@ -212,6 +244,7 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props * props) {
     props->description = "stand-in for a GPU";
     props->type        = GGML_BACKEND_DEVICE_TYPE_GPU;
     get_memory(nullptr, &props->memory_free, &props->memory_total);
+    props->caps.async        = true;
     props->caps.host_buffer  = true;
     props->caps.mmap_support = true;
 }

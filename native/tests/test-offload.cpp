@@ -188,8 +188,7 @@ struct Scheduler {
     }
 };
 
-void check_lending(ggml_backend_dev_t gpu, ggml_backend_buffer_type_t packed, ggml_type type, int64_t experts) {
-    const int64_t     k = 2 * std::max<int64_t>(ggml_blck_size(type), 64), rows = 45;
+void check_lending(ggml_backend_dev_t gpu, ggml_backend_buffer_type_t packed, ggml_type type, int64_t k, int64_t rows, int64_t experts) {
     const Weights     ours(packed, type, k, rows, experts), plain(ggml_backend_cpu_buffer_type(), type, k, rows, experts);
     const std::string name = std::string(ggml_type_name(type)) + (experts > 1 ? " experts" : "");
     Scheduler         lends(gpu, true), keeps(gpu, false);
@@ -224,12 +223,16 @@ int main() {
         std::printf("no kernels on this processor, or none that SRHPM_ISA names\n");
         return 77;
     }
-    const auto gpu = stand_in_gpu(64u << 20);
+    const auto gpu = stand_in_gpu(256u << 20);
     for (const srhpm::Format & f : srhpm::formats) {
         check_ranges(packed, f.type);
-        check_lending(gpu, packed, f.type, 1);
-        check_lending(gpu, packed, f.type, EXPERTS);
+        const int64_t k = 2 * std::max<int64_t>(ggml_blck_size(f.type), 64);
+        check_lending(gpu, packed, f.type, k, 45, 1);
+        check_lending(gpu, packed, f.type, k, 45, EXPERTS);
     }
+    // in several pieces
+    check_lending(gpu, packed, GGML_TYPE_Q8_0, 4096, 10000, 1);
+    check_lending(gpu, packed, GGML_TYPE_Q4_0, 4096, 3000, EXPERTS);
     check_large(packed);
     std::printf("%d formats, %d checks: %s\n", srhpm::N_FORMATS, checks, failures ? "FAILED" : "all right");
     return failures ? 1 : 0;

@@ -10,3 +10,7 @@
 static inline bool srhpm_lends(ggml_backend_buffer_t buffer) {
     return std::strcmp(ggml_backend_buffer_name(buffer), "CPU_SRHPM") == 0;
 }
+
+// Copies bytes of weights in such a buffer to a tensor of a GPU, in order with what `to` does. Returns
+// false, and does nothing, where `from` is in another buffer.
+bool srhpm_lend(ggml_backend_t to, const ggml_tensor * from, ggml_tensor * copy, size_t offset, size_t size);
