@@ -58,7 +58,12 @@ def clone(home: Path, pack: Pack, tools: Tools, mode: Mode, host: str) -> Iterat
         Path("..", pack.server),
         tools,
         mode,
-        {"source": pack.label, "gpu": pack.gpu or "", "home": str(home)},
+        {
+            "source": pack.label,
+            "gpu": pack.gpu or "",
+            "home": str(home),
+            "startup_error": "LMSTUDIO_STARTUP_ERROR:",
+        },
     )
     for name, content in (
         (ARTIFACTS, _artifacts(pack)),

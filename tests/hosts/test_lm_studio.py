@@ -151,3 +151,16 @@ def test_two_runtimes_side_by_side(app: App, register: Callable, start: Callable
     child = start(app.runtime(), app.arguments())
     child.wait_healthy(app.url)
     assert not any("srhpm" in line for line in child.lines)
+
+
+def test_a_failed_load_is_told_in_its_form(
+    app: App, register: Callable, start: Callable, tmp_path: Path
+) -> None:
+    """Our server is started and fails: the user is told so where LM Studio shows such things."""
+    register(HOST, app.home, "all")
+    adapter = tmp_path / "adapter.gguf"  # opened after the model, and of no use
+    adapter.write_bytes(b"GGUF" + bytes(60))
+    child = start(app.runtime(), app.arguments("--lora", str(adapter)))
+    assert child.process.wait(60) != 0
+    (line,) = [line for line in child.lines if line.startswith("LMSTUDIO_STARTUP_ERROR:")]
+    assert "Load it again" in json.loads(line.partition(":")[2])["message"]
