@@ -44,7 +44,8 @@ def address(environment: Mapping[str, str]) -> str | None:
 def is_running(base: str) -> bool:
     """Whether an Ollama answers there."""
     try:
-        answer = httpx.Client(trust_env=False, timeout=_SECONDS).get(f"{base}/api/version")
+        with httpx.Client(trust_env=False, timeout=_SECONDS) as client:
+            answer = client.get(f"{base}/api/version")
         return answer.status_code == 200 and isinstance(answer.json().get("version"), str)
     except (httpx.HTTPError, ValueError, AttributeError):
         return False

@@ -24,8 +24,10 @@ from srhpm_plugin.host import (
 )  # fmt: skip
 from srhpm_plugin.install.operations import Call, Operation, Rename
 from srhpm_plugin.plan import HostRequest
+from srhpm_plugin.planner.headers import read_header
 
 from . import api, twins
+from .compat import former_format
 from .layout import KEPT, Tree, trees, version_of
 from .names import TWIN, marks_twin
 from .service import Service, service_of
@@ -112,12 +114,15 @@ class Ollama:
             return HandOver("this name is to run on Ollama's own server; its twin ends in -srhpm")
         if request.mmproj is not None and _same(request.mmproj, request.model):
             return HandOver("its projector lies in the model's own file, as only Ollama reads it")
+        why = former_format(read_header(request.model))
+        if why is not None:
+            return HandOver(why)
         store = Store.of_blob(request.model)
         entries = tuple(store.entries()) if store else ()
-        name = _name(entries, request.model, twin)
+        entry = _entry(entries, request.model, twin)
         return Translated(
-            request=_with_draft(call, request),
-            model=name or request.model.name,
+            request=_with_draft(call, request, entry),
+            model=str(entry.name) if entry else request.model.name,
             drafters=_drafters(entries, request.model),
             picked=twin,
             # A twin's batch is a mark, not a wish.
@@ -238,11 +243,10 @@ def _same(a: Path, b: Path) -> bool:
         return a == b
 
 
-def _name(entries: Iterable[Entry], model: Path, twin: bool) -> str | None:
-    """What Ollama's users call a blob; several names may share it, and only twins can be told."""
+def _entry(entries: Iterable[Entry], model: Path, twin: bool) -> Entry | None:
+    """What a blob belongs to. Several names may share it, of which only twins can be told."""
     names = [e for e in entries if e.model is not None and e.model.name == model.name]
-    fitting = [e for e in names if twins.is_twin(e) == twin] or names
-    return str(fitting[0].name) if fitting else None
+    return next((e for e in names if twins.is_twin(e) == twin), names[0] if names else None)
 
 
 def _drafters(entries: Iterable[Entry], model: Path) -> tuple[Path, ...]:
@@ -255,13 +259,18 @@ def _drafters(entries: Iterable[Entry], model: Path) -> tuple[Path, ...]:
     return tuple(sorted((p for p, n in sized.items() if n < own), key=lambda p: (sized[p], p)))
 
 
-def _with_draft(call: HostCall, request: HostRequest) -> HostRequest:
-    """``DRAFT`` with a small model of the common kind, which Ollama starts as ``draft-mtp`` since
-    it knows nothing else: here it drafts as what it is."""
-    from srhpm_plugin.planner.headers import read_header
+def _with_draft(call: HostCall, request: HostRequest, entry: Entry | None) -> HostRequest:
+    """What the model's maker said of drafting and Ollama's arguments do not tell.
 
+    ``draft_num_predict 0`` reaches the server as silence. A ``DRAFT`` of the common kind is started
+    as ``draft-mtp``, as Ollama knows nothing else: here it drafts as what it is.
+    """
+    kind = _value(call.argv, "--spec-type")
+    if kind is None:
+        off = entry is not None and entry.params.get("draft_num_predict") == 0
+        return replace(request, draft="none") if off else request
     named = _value(call.argv, "--spec-draft-model")
-    if named is None or _value(call.argv, "--spec-type") != "draft-mtp":
+    if named is None or kind != "draft-mtp":
         return request
     try:
         drafter = read_header(Path(named))

@@ -30,6 +30,7 @@ It stays in its folder, as it loads its libraries from there. Ollama finds serve
 name and GPU libraries by ``*ggml-*`` in folders further down, so it does not see this one.
 """
 
+_BINARIES = ("/usr/local/bin", "/usr/bin", "/bin")  # in install.sh's order
 _VERSION = re.compile(r"(?:client )?version is (\d[^\s]*)")
 _MOST_SECONDS = 5.0
 
@@ -126,7 +127,7 @@ def _programs() -> Iterator[Path]:
         for applications in (Path("/Applications"), Path.home() / "Applications"):
             yield applications / "Ollama.app" / "Contents" / "Resources" / PROGRAM
         yield Path("/opt/homebrew/bin/ollama")
-    for folder in ("/usr/local/bin", "/usr/bin", "/bin"):  # in install.sh's order
+    for folder in _BINARIES:
         yield Path(folder) / PROGRAM
     yield Path.home() / ".local" / "bin" / PROGRAM
 

@@ -114,7 +114,7 @@ class Store:
                             yield name, path
 
     def _entry(self, name: Name, path: Path) -> Entry:
-        if not path.resolve().is_relative_to((self.root / "manifests").resolve()):
+        if not _stays_in(self.root / "manifests", path):
             raise Damaged("its manifest is a link that leads out of the store")
         manifest = _json(path, "manifest")
         layers = items(manifest, "layers")
@@ -160,6 +160,13 @@ class Store:
 
     def _params(self, blobs: Any) -> Mapping[str, Any]:
         return _json(blobs[-1], "parameters") if blobs else {}
+
+
+def _stays_in(root: Path, path: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # circular links
+        return False
 
 
 def _json(path: Path, what: str) -> dict[str, Any]:
