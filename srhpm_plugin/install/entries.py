@@ -46,11 +46,10 @@ class FileReplaced:
 
 @dataclass(frozen=True)
 class HardLinked:
-    """A file got a second name. Told by number, size and time: models are long to hash."""
+    """A file got a second name. Told by size and time of change: models are long to hash."""
 
     do: ClassVar[str] = "hard-link"
     path: Path
-    inode: int
     size: int
     mtime_ns: int
 

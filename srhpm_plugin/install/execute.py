@@ -177,7 +177,7 @@ class Executor:
 
     def _link(self, source: Path, path: Path, at: os.stat_result) -> bool:
         source = Path(os.path.realpath(source))
-        number = self.journal.announce(HardLinked(path, at.st_ino, at.st_size, at.st_mtime_ns))
+        number = self.journal.announce(HardLinked(path, at.st_size, at.st_mtime_ns))
         try:
             disk.link(source, path)
         except OSError:  # another file system, or one without links

@@ -176,7 +176,7 @@ def _difference(entry: object) -> str | None:
     elif isinstance(entry, HardLinked):
         try:
             at = entry.path.lstat()
-            same = (at.st_ino, at.st_size) == (entry.inode, entry.size)
+            same = (at.st_size, at.st_mtime_ns) == (entry.size, entry.mtime_ns)
         except OSError:
             same = False
     elif isinstance(entry, Symlinked):

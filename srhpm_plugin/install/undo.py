@@ -101,9 +101,7 @@ class Undoer:
         if disk.kind(entry.path) != "file":
             return self._remove(entry.path, False)
         at = entry.path.lstat()
-        same = (at.st_ino, at.st_size, at.st_mtime_ns) == (
-            entry.inode, entry.size, entry.mtime_ns,
-        )  # fmt: skip
+        same = (at.st_size, at.st_mtime_ns) == (entry.size, entry.mtime_ns)
         return self._remove(entry.path, same)
 
     @_undo.register
