@@ -25,7 +25,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     """No test reads or writes the user's state, nor the models of hosts that happen to be here.
     The built server is handed over by path."""
     monkeypatch.setenv("SRHPM_HOME", str(tmp_path_factory.mktemp("srhpm-home")))
-    monkeypatch.setenv("SRHPM_HOST_MODELS", "off")
+    monkeypatch.setenv("SRHPM_HOSTED", "off")
 
 
 @pytest.fixture(scope="session")

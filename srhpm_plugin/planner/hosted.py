@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..host import HostModel
 
-OFF = "SRHPM_HOST_MODELS"
+OFF = "SRHPM_HOSTED"
 """Set to ``off``, hosts are not asked for their models."""
 
 _LATEST = ":latest"  # what Ollama's users leave out
