@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ def build(
             compile_argv += ["--parallel", str(jobs)]
         ninja.run(compile_argv, log, env, "building the server", on_step)
         info = _describe(recipe, key, source_hash, hooks, tools)
+        info["architectures"] = architectures(tree)
         _install(objects / "bin", installed, info)
         _use(installed)
         return installed
@@ -199,6 +201,19 @@ def _describe(
         "hooks": [asdict(hook) for hook in hooks],
         "fingerprint": key,
     }
+
+
+_ARCHITECTURE = re.compile(r'\{\s*LLM_ARCH_\w+\s*,\s*"([^"]+)"\s*\}')
+
+
+def architectures(tree: Path) -> list[str]:
+    """The model architectures that a llama.cpp tree can load, as GGUF headers name them; empty
+    where its table is not found."""
+    try:
+        text = (tree / "src" / "llama-arch.cpp").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return [name for name in _ARCHITECTURE.findall(text) if name not in ("clip", "(unknown)")]
 
 
 def _install(built: Path, folder: Path, info: dict[str, object]) -> None:

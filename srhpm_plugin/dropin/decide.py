@@ -1,0 +1,369 @@
+"""A decision made anew: the call becomes a request, the request a plan, the plan an answer.
+
+Whatever speaks against our server, the host's own runs, with the reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..backend import Backend
+from ..errors import UserError
+from ..host import HandOver, HostCall, Translated
+from ..model import ModelInfo
+from ..native.locate import build_info
+from ..plan import HostRequest, LaunchPlan
+from ..planner.headers import read_header
+from ..planner.kind import wanted_ctx
+from ..planner.make import make_plan
+from ..planner.memory import CPU
+from ..planner.room import reserve
+from ..planner.sources import known_models
+from ..plugins import plugins
+from . import arguments as words
+from . import router
+from .arguments import Arguments
+from .cache import Kept, watch
+from .call import Call
+from .flags import FlagTable, flags_of
+from .gpu import host_gpu
+from .handover import BUILD, NotOurs, hand_over
+from .merge import host_columns, host_drafts, merge, places_itself
+
+# What the planner counts compute buffers for.
+_UBATCH = 512
+_MOST_WATCHED = 256
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known on the way."""
+
+    call: Call
+    backend: Backend
+    server: Path
+    table: FlagTable
+    said: Arguments
+
+
+class _Passing(NotOurs):
+    """A reason that may be gone at the next start although nothing in the key changes."""
+
+
+def decide(call: Call) -> tuple[Kept, bool]:
+    """The decision, and whether it may be kept.
+
+    Raises:
+        NotOurs: neither the host's server nor ours can be run.
+    """
+    if not call.names_a_model():
+        return router.decision(call) or hand_over(call, "no model is named"), False
+    facts: dict[str, Any] = {"host": call.note.host}
+    try:
+        return _on_ours(call, facts), True
+    except _Passing as error:
+        return hand_over(call, str(error), facts), False
+    except NotOurs as error:
+        return hand_over(call, str(error), facts), True
+    except UserError as error:
+        # What is about memory, or a plugin's fault, may be gone at the next start.
+        return hand_over(call, error.line(), facts), False
+    except Exception as error:
+        why = f"the decision failed ({type(error).__name__}: {error})"
+        return hand_over(call, why, facts), False
+
+
+def _on_ours(call: Call, facts: dict[str, Any]) -> Kept:
+    facts["model"] = next((Path(value).name for value in _models(call)), None)
+    known = _known(call)
+    request = words.to_request(known.said, call.env)
+    facts["path"] = str(request.model)
+    if words.full_context(known.said):
+        header = read_header(request.model)
+        request = replace(request, ctx=(header.n_ctx_train // request.parallel) or None)
+    told = _translate(call, request)
+    facts["model"] = told.model
+    if call.note.mode == "select" and not told.picked:
+        raise NotOurs("it was not picked to run on SR-HPM")
+    _gpu(known, told.request)
+    header = read_header(told.request.model)
+    _check_model(header, known.server)
+    plan, overruled, squeezed = _plan(known, told, request)
+    facts |= _describe(plan)
+    if not told.picked:
+        _gain(plan)
+    return _answer(known, told, plan, overruled, squeezed, facts)
+
+
+def _models(call: Call) -> Iterable[str]:
+    for flag, value in zip(call.argv, call.argv[1:], strict=False):
+        if flag in ("-m", "--model"):
+            yield value
+    yield from (a.partition("=")[2] for a in call.argv if a.startswith("--model="))
+    yield from filter(None, [call.env.get("LLAMA_ARG_MODEL")])
+
+
+def _known(call: Call) -> _Facts:
+    backend = plugins().backend("srhpm")
+    server = backend.server()
+    if server is None:
+        raise NotOurs(f"our server is not built: type {backend.missing()}")
+    table = flags_of(server)
+    if table is None:
+        raise _Passing(f"our server does not start: type {backend.missing()} --force")
+    return _Facts(call, backend, server, table, words.parse(call.argv, call.env, table))
+
+
+def _translate(call: Call, request: HostRequest) -> Translated:
+    hosts = plugins().hosts()
+    plain = Translated(request, request.model.name)
+    host = hosts.get(call.note.host)
+    if host is None:
+        return plain
+    told = host.translate(
+        HostCall(call.note.host, call.argv, call.env, call.note.facts, call.note.mode), request
+    )
+    if isinstance(told, HandOver):
+        raise NotOurs(told.reason)
+    return told
+
+
+def _gpu(known: _Facts, request: HostRequest) -> None:
+    """Stock where the host's server can use a GPU and ours cannot.
+
+    Raises:
+        NotOurs: so it is.
+    """
+    from ..machine.gpus import server_gpus
+
+    original = known.call.original
+    if original is None or request.gpu_layers == 0:
+        return
+    named = known.said.last("-dev")
+    theirs = host_gpu(original, known.call.env, wanted=named not in (None, "none"))
+    if theirs is None or server_gpus(known.server, []):
+        return
+    raise NotOurs(
+        f"the host's server uses the GPU {theirs}, ours is built without it: "
+        f"type {BUILD} --match {known.call.note.host}, or {BUILD} --cuda"
+    )
+
+
+def _check_model(model: ModelInfo, server: Path) -> None:
+    """Files that only the host's server can load.
+
+    Raises:
+        NotOurs: it is one.
+    """
+    known = build_info(server.parent.parent).get("architectures")
+    if isinstance(known, list) and known and model.arch not in known:
+        raise NotOurs(f"our server does not know the architecture {model.arch}")
+    if any(t.name.startswith(("v.", "mm.", "a.")) for t in model.tensors):
+        raise NotOurs(
+            "the model's file holds its projector too, which only the host's server takes apart"
+        )
+
+
+def _plan(
+    known: _Facts, told: Translated, asked: HostRequest
+) -> tuple[LaunchPlan, tuple[str, ...], bool]:
+    """The plan with the host's draft lengths, the flags of the host's that it takes the place of,
+    and whether something was given up for want of room."""
+    request = told.request
+    overruled = told.overruled
+    if request.draft != asked.draft:
+        overruled += tuple(i.name for i in known.said.items if i.name.startswith("--spec"))
+        overruled += tuple(n for n in known.said.variables if n.startswith("--spec"))
+    plan = _make(request, told.drafters)
+    own = not overruled and words.spec_types(known.said) == ["draft-mtp"]
+    if own and request.draft == "auto" and (plan.draft is None or plan.draft.type != "draft-mtp"):
+        # The host sees a head that we do not: its speculation stays its own.
+        plan = _make(replace(request, draft="none"), ())
+        overruled = ()
+    squeezed = (request.ctx is None and plan.ctx < wanted_ctx(request, plan.model)) or (
+        plan.kernels == "off" and request.kernels != "off"
+    )
+    if not overruled:
+        plan = host_drafts(plan, known.said)
+    return plan, overruled, squeezed
+
+
+def _make(request: HostRequest, drafters: Sequence[Path]) -> LaunchPlan:
+    if request.draft != "auto":
+        return make_plan(request, command=False)
+    if drafters:
+        plan = make_plan(request, known=drafters, command=False)
+        if plan.draft is not None and plan.draft.type != "ngram":
+            return plan
+    known = (*drafters, *known_models(near=request.model))
+    return make_plan(request, known=known, command=False)
+
+
+def _describe(plan: LaunchPlan) -> dict[str, Any]:
+    draft = plan.draft
+    drafter = None
+    if draft is not None:
+        drafter = f"{draft.type} {draft.path.name}" if draft.path else draft.type
+    return {
+        "kind": plan.kind,
+        "drafter": drafter,
+        "kernels": plan.kernels,
+        "predicted": plan.predicted.tok_s,
+        "stock": plan.predicted.stock_tok_s,
+        "reason": plan.reasons[0].removeprefix(f"{plan.kind}: ") if plan.reasons else "",
+    }
+
+
+def _gain(plan: LaunchPlan) -> None:
+    """Whether our server is expected to be faster, by what is known.
+
+    Raises:
+        NotOurs: it is not.
+    """
+    if plan.kind == "stock":
+        raise NotOurs(plan.draft_off_reason or "no plan of ours serves this model")
+    ours, stock = plan.predicted.tok_s, plan.predicted.stock_tok_s
+    if ours is not None and stock is not None:
+        if ours <= stock:
+            raise NotOurs(f"predicted {ours:.1f} tok/s against {stock:.1f} of the host's server")
+        return
+    drafts = plan.draft is not None and plan.draft.type != "ngram"
+    in_ram = plan.kind in ("srhpm", "moe") and plan.kernels != "off" and _packed(plan)
+    if not (drafts or in_ram):
+        raise NotOurs(
+            "nothing speaks for a gain: no drafter was found, and no weights in RAM that our "
+            "kernels multiply by"
+        )
+
+
+def _packed(plan: LaunchPlan) -> bool:
+    """Whether our kernels multiply by the weights, as the planner counts them."""
+    from ..machine.isa import host_isa
+
+    ask = getattr(plugins().backend(plan.backend), "kernels", None)
+    if ask is None or plan.gpu_layers:
+        return False
+    return ask(tuple(plan.model.quant_mix), plan.kernels, host_isa()).isa is not None
+
+
+def _rests_on(plan: LaunchPlan) -> str:
+    """What the expectation of a gain rests on, in words."""
+    if plan.predicted.tok_s is not None:
+        return f"{plan.predicted.tok_s:.1f} tok/s predicted ({plan.predicted.basis})"
+    parts = []
+    if plan.kind in ("srhpm", "moe") and _packed(plan):
+        parts.append("our kernels for weights in RAM")
+    if plan.draft is not None:
+        name = f" {plan.draft.path.name}" if plan.draft.path else ""
+        parts.append(f"the drafter {plan.draft.type}{name}")
+    if not parts:
+        return "picked by the user"
+    return f"expected of {' and '.join(parts)}, not measured yet"
+
+
+def _answer(
+    known: _Facts,
+    told: Translated,
+    plan: LaunchPlan,
+    overruled: tuple[str, ...],
+    squeezed: bool,
+    facts: dict[str, Any],
+) -> Kept:
+    said = known.said
+    start = known.backend.command(plan)
+    plan = replace(plan, argv=start.argv, env=start.env)
+    if not overruled and words.host_speculates(said):
+        columns = str(host_columns(plan, said))
+        if "SRHPM_EXACT" in plan.env and int(columns) > int(plan.env["SRHPM_EXACT"]):
+            plan = replace(plan, env={**plan.env, "SRHPM_EXACT": columns})
+        facts["drafter"] = "the host's own"
+    uses_gpu = any(use.device != CPU for use in plan.memory)
+    answer = merge(
+        plan,
+        said,
+        known.table,
+        known.call.env,
+        overruled=overruled,
+        placed_by_host=uses_gpu and places_itself(said),
+    )
+    # How the host wants to be told of a failed load (native/overlay/common/srhpm-startup.h).
+    if form := known.call.note.facts.get("startup_error"):
+        answer = replace(answer, env={**answer.env, "SRHPM_STARTUP_ERROR": form})
+    needs = _needs(plan, said)
+    free = next((use.free for use in plan.memory if use.device == CPU), 0)
+    if needs > free:
+        raise _Passing(
+            f"too little memory: it needs {needs >> 20} MiB with what the host asks for, "
+            f"{free >> 20} MiB are free"
+        )
+    facts |= {
+        "live": _keeps_record(known.server),
+        "needs": needs,
+        "reason": f"{facts['reason']}; {_rests_on(plan)}",
+        "notes": list(said.notes),
+        "warnings": list(plan.warnings),
+    }
+    # Free memory of a GPU is not looked at on the short way: such plans are made anew.
+    return Kept(
+        answer,
+        facts,
+        needs=needs,
+        squeezed=free if squeezed else 0,
+        watched={} if uses_gpu else watch(_watched(plan, told)),
+    )
+
+
+def _keeps_record(server: Path) -> bool:
+    """Whether the server says how it fares, see :mod:`.records`."""
+    hooks = build_info(server.parent.parent).get("hooks")
+    return isinstance(hooks, list) and any(
+        isinstance(h, dict) and h.get("name") == "record-start" and h.get("applied") for h in hooks
+    )
+
+
+def _needs(plan: LaunchPlan, said: Arguments) -> int:
+    """Bytes of RAM: the plan's, and what the host asks for beyond what the planner counts."""
+    needs = 0
+    for use in plan.memory:
+        if use.device == CPU:
+            needs = use.total + reserve(CPU, _NO_GPUS)
+            ubatch = said.last("-ub")
+            if ubatch and ubatch.isdecimal() and int(ubatch) > _UBATCH:
+                needs += use.compute * (int(ubatch) - _UBATCH) // _UBATCH
+    for name in ("--lora", "--lora-scaled", "--control-vector", words.DRAFTER):
+        if name == words.DRAFTER and plan.draft is not None:
+            continue  # counted by the planner
+        for value in said.all(name):
+            for file in value.split(","):
+                path = Path(file if Path(file).is_file() else file.rpartition(":")[0])
+                needs += path.stat().st_size if file and path.is_file() else 0
+    return needs
+
+
+class _NoGpus:
+    """Of a machine, what :func:`reserve` asks for."""
+
+    gpus = ()
+
+
+_NO_GPUS: Any = _NoGpus()
+
+
+def _watched(plan: LaunchPlan, told: Translated) -> list[Path]:
+    """Files and folders of which a change asks for another decision: the drafter, and the folders
+    in which a better one may appear."""
+    files = [plan.draft.path] if plan.draft is not None and plan.draft.path else []
+    if told.request.draft != "auto":
+        return files
+    roots = {path for group in plugins().hook.srhpm_model_sources() for path in group}
+    # A new folder shows in the one it was made in, a new file in its own: all of them up to the
+    # place that is searched, and no further, as what lies above changes all the time.
+    folders = dict.fromkeys((told.request.model.absolute().parent, *roots))
+    for path in (*told.drafters, *known_models(near=told.request.model)):
+        above = list(path.parents)
+        inside = next((i for i, folder in enumerate(above) if folder in roots), 0)
+        folders.update(dict.fromkeys(above[: inside + 1]))
+    return [*files, *folders][:_MOST_WATCHED]

@@ -1,0 +1,212 @@
+"""What became of each start: a record written here before it, and a ``.live`` file that the patched
+server keeps beside it (``native/overlay/common/srhpm-record.cpp``).
+
+A model whose last start under the same key died while loading is handed over until the key changes
+or the user says ``srhpm-plugin status --retry MODEL``. Records hold names, paths, numbers and
+reasons, never arguments, keys or prompts. Only the standard library: it is on the way of every
+start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..home import data_dir
+from .files import keep_newest, read_json, write_json
+
+MOST = 200
+LIVE = ".live"
+RECORD_VARIABLE = "SRHPM_RECORD"
+_LIVE_BYTES = 4096
+# Ends while loading that say nothing of the model.
+_NOT_THE_MODEL = ("listening", "stopped")
+
+
+def folder() -> Path:
+    """Where the records are."""
+    return data_dir() / "launches"
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the server says of itself.
+
+    Attributes:
+        state: ``loading``, ``ready``, ``failed`` or ``stopped``; empty: it has said nothing.
+        reason: why it failed.
+        tokens, seconds: generated so far and the time that took.
+        drafted, accepted: of the drafter's tokens.
+    """
+
+    state: str = ""
+    reason: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
+
+
+def read_live(record: Path) -> Live:
+    """The live file beside a record; damage counts as silence."""
+    try:
+        with record.with_suffix(LIVE).open("rb") as file:
+            text = file.read(_LIVE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return Live()
+    pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+    def number(name: str) -> int:
+        value = pairs.get(name, "")
+        return int(value) if value.isdecimal() and len(value) < 16 else 0
+
+    state = pairs.get("state", "")
+    return Live(
+        state if state in ("loading", "ready", "failed", "stopped") else "",
+        "".join(c for c in pairs.get("reason", "") if c.isprintable())[:300],
+        number("tokens"),
+        number("ms") / 1000,
+        number("drafted"),
+        number("accepted"),
+    )
+
+
+def begin(key: str, facts: Mapping[str, Any]) -> Path | None:
+    """Writes the record of a start that is about to happen. Returns it; ``None`` where none can be
+    kept.
+
+    Args:
+        key: of the decision, see :mod:`.cache`.
+        facts: what is to be said of it; ``status`` shows ``host``, ``model``, ``kind``,
+            ``drafter``, ``reason`` and ``predicted``; ``live``: the server keeps a live file.
+    """
+    now = time.time()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    name = f"{stamp}-{int(now % 1 * 1e6):06d}-{os.getpid()}.json"
+    server = os.getppid()  # the drop-in becomes the server, on Windows its parent
+    record = {
+        **facts,
+        "key": key,
+        "time": round(now, 3),
+        "pid": server,
+        "started": started(server),
+        "oom_kills": oom_kills(),
+    }
+    path = folder() / name
+    if not write_json(path, record):
+        return None
+    for gone in keep_newest(folder(), ".json", MOST):
+        with contextlib.suppress(OSError):
+            gone.with_suffix(LIVE).unlink()
+    ledger = read_json(_ledger(key))
+    ledger |= {"last": name, "model": facts.get("model"), "host": facts.get("host")}
+    ledger |= {"path": facts.get("path"), "key": key}
+    write_json(_ledger(key), ledger)
+    keep_newest(_ledger(key).parent, ".json", MOST)
+    return path
+
+
+def _ledger(key: str) -> Path:
+    return folder() / "by-key" / f"{key[:40]}.json"
+
+
+def blocked(key: str) -> str | None:
+    """Why a model is handed over after how its last starts under ``key`` ended, in words."""
+    ledger = read_json(_ledger(key))
+    if ledger.get("key") != key:
+        return None
+    name = ledger.get("last")
+    if not ledger.get("blocked") and isinstance(name, str) and ledger.get("judged") != name:
+        verdict = _judge(folder() / Path(name).name)
+        if verdict is not None:
+            gone = (int(ledger.get("gone") or 0) + 1) if verdict == _SILENT else 0
+            ledger |= {"judged": name, "gone": gone}
+            if verdict == _SILENT:
+                verdict = "ended twice while loading, without a word" if gone > 1 else ""
+            ledger["blocked"] = verdict or None
+            write_json(_ledger(key), ledger)
+    why = ledger.get("blocked")
+    return f"our server {why} at its last start" if isinstance(why, str) and why else None
+
+
+_SILENT = "?"
+
+
+def _judge(record: Path) -> str | None:
+    """What the end of a start says: empty for nothing bad, ``None`` while it is open."""
+    live = read_live(record)
+    if live.state in ("ready", "stopped"):
+        return ""
+    if live.state == "failed":
+        if any(word in live.reason for word in _NOT_THE_MODEL):
+            return ""
+        return f"failed while loading ({live.reason})" if live.reason else "failed while loading"
+    facts = read_json(record)
+    if not facts.get("live"):
+        return ""  # this server says nothing of itself, so its silence means nothing
+    if alive(facts.get("pid"), facts.get("started")):
+        return None
+    before, now = facts.get("oom_kills"), oom_kills()
+    if isinstance(before, int) and now is not None and now > before:
+        return "was killed while loading, the system's memory ran out,"
+    return _SILENT
+
+
+def clear(model: str) -> list[str]:
+    """Lets a model try again: its name, or its file's name or path. Returns what was cleared."""
+    cleared = []
+    with contextlib.suppress(OSError):
+        for path in sorted((folder() / "by-key").glob("*.json")):
+            ledger = read_json(path)
+            file = str(ledger.get("path") or "")
+            if model in (ledger.get("model"), file, Path(file).name) and ledger.get("blocked"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    cleared.append(str(ledger.get("model")))
+    return cleared
+
+
+def started(pid: object) -> int | None:
+    """When a process was started, in a unit of the system's: tells a number used again."""
+    if not isinstance(pid, int):
+        return None
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+        return int(stat.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None  # on other systems than Linux, too
+
+
+def alive(pid: object, since: object) -> bool:
+    """Whether a process runs and is the one that was started then."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    now = started(pid)
+    if now is not None or since is not None:
+        runs = now == since
+    else:
+        import psutil
+
+        runs = bool(psutil.pid_exists(pid))
+    return runs
+
+
+def oom_kills() -> int | None:
+    """How often the kernel killed a process for memory: in our control group, or since boot."""
+    counters = ["/proc/vmstat"]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text("utf-8", "replace").splitlines():
+            if line.startswith("0::/") and ".." not in line:
+                counters.insert(0, f"/sys/fs/cgroup{line[3:]}/memory.events")
+    for name in counters:
+        with contextlib.suppress(OSError):
+            for line in Path(name).read_text("ascii", "replace").splitlines():
+                field, _, value = line.partition(" ")
+                if field == "oom_kill" and value.strip().isdecimal():
+                    return int(value)
+    return None
