@@ -104,8 +104,9 @@ def flags_of(server: Path) -> FlagTable | None:
             )
         except (KeyError, TypeError, ValueError):
             pass
-    # A variable of the host's that is no valid option would end the server before it answers.
-    env = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_")}
+    # A variable of the host's that is no valid option would end the server before it answers, and
+    # the one of a router would have it answer elsewhere.
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_")}
     try:
         done = subprocess.run(
             [str(server), "--help"],

@@ -34,7 +34,7 @@ def host_gpu(original: Path, env: Mapping[str, str], wanted: bool) -> str | None
         return None
     if all(env.get(name) in ("", "-1") for name in _VISIBLE if name in env) and _hidden(env):
         return None
-    asked = {k: v for k, v in env.items() if not k.startswith("LLAMA_ARG_")}
+    asked = {k: v for k, v in env.items() if not k.startswith("LLAMA_")}
     try:
         code, text = bounded_output([str(original), "--list-devices"], asked, _SECONDS, _BYTES)
     except (OSError, subprocess.SubprocessError):

@@ -9,6 +9,7 @@ from typing import Any
 from .answer import Answer
 from .cache import Kept
 from .call import Call
+from .router import of_ours
 
 BUILD = "srhpm-plugin native build"
 
@@ -18,7 +19,8 @@ class NotOurs(Exception):
 
 
 def hand_over(call: Call, why: str, facts: Mapping[str, Any] | None = None) -> Kept:
-    """The host's own server; where there is none, ours with everything of ours switched off.
+    """The host's own server; where there is none, and for a model of our router, ours with
+    everything of ours switched off.
 
     Args:
         facts: what else is known for the record.
@@ -27,7 +29,7 @@ def hand_over(call: Call, why: str, facts: Mapping[str, Any] | None = None) -> K
         NotOurs: there is neither.
     """
     record = {"host": call.note.host, **(facts or {}), "kind": "stock", "reason": why}
-    original = call.original
+    original = None if of_ours(call) else call.original
     if original is not None:
         return Kept(Answer.untouched(original, len(call.argv)), record)
     from ..backends.stock import OFF
