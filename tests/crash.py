@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -110,3 +111,22 @@ def until_it_lives(
         assert code == -signal.SIGKILL, f"step {number} ended with {code}"
         yield number
     raise AssertionError("it never ends")
+
+
+def creates(number: int) -> Callable[[], None]:
+    """From the ``number``-th creation of a file or folder on, the disk is full."""
+    creating = {"os.mkdir", "os.link", "os.symlink"}
+
+    def prepare() -> None:
+        left = number
+
+        def hook(event: str, args: tuple[Any, ...]) -> None:
+            nonlocal left
+            if event in creating or (event == "open" and args[2] & os.O_CREAT):
+                left -= 1
+                if left < 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/the/disk")
+
+        sys.addaudithook(hook)
+
+    return prepare

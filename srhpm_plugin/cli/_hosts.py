@@ -21,16 +21,14 @@ def host_options(function: F) -> F:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, change nothing."),
-        click.option(
-            "--path", type=click.Path(path_type=Path), help="Where the host is, if not found."
-        ),
+        click.option("--path", metavar="DIR", help="Where the host is, if not found."),
         click.option("--host", "name", required=True, help="The host; see: srhpm-plugin hosts."),
     ):
         function = option(function)
     return function
 
 
-def absolute(path: Path | None) -> Path | None:
+def absolute(path: str | None) -> Path | None:
     """The user's ``--path`` as it is kept.
 
     Raises:
@@ -38,7 +36,7 @@ def absolute(path: Path | None) -> Path | None:
     """
     if path is None:
         return None
-    if not str(path).strip() or "\0" in str(path):
+    if not path.strip() or "\0" in path:
         raise UserError("cannot use --path", "it names no folder", "name the host's folder")
     return expand(path).absolute()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ from ._hosts import absolute, find_one, host_options
     show_default=True,
     help="Which models run on SR-HPM: all that gain by it, or those you pick in the host.",
 )
-def command(*, name: str, path: Path | None, mode: Mode, dry_run: bool, as_json: bool) -> None:
+def command(*, name: str, path: str | None, mode: Mode, dry_run: bool, as_json: bool) -> None:
     """Registers SR-HPM in a host; `uninstall` takes it back byte for byte.
 
     Stopped half way, it is mended by typing it again. An installation that an upgrade of the host

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(name="uninstall")
 @host_options
-def command(*, name: str, path: Path | None, dry_run: bool, as_json: bool) -> None:
+def command(*, name: str, path: str | None, dry_run: bool, as_json: bool) -> None:
     """Takes SR-HPM out of a host again: what was there before is there again, byte for byte.
 
     Files that you changed since are left as they are, with the original beside them. Without

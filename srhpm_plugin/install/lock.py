@@ -46,8 +46,9 @@ def one_at_a_time(folder: Path, doing: str, wait: float = _WAIT) -> Iterator[Non
             holder.write_text(json.dumps({"pid": os.getpid(), "doing": doing}), "utf-8")
             disk.own(holder)
         yield
-        holder.unlink(missing_ok=True)
     finally:
+        with suppress(OSError):
+            holder.unlink(missing_ok=True)
         lock.release()
 
 

@@ -78,7 +78,7 @@ class Undoer:
         except effects.EffectError as error:
             return Outcome("failed", str(error))
         except OSError as error:
-            where = error.filename or path or ""
+            where = path or error.filename
             return Outcome("failed", f"{where}: {(error.strerror or str(error)).lower()}", error)
 
     @singledispatchmethod
