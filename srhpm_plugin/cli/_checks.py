@@ -238,6 +238,17 @@ def check_models() -> Iterator[Check]:
         yield Check("models", "ok", "every folder named is there")
 
 
+def check_launches() -> Iterator[Check]:
+    """Models whose last start in a host failed."""
+    from ..dropin.status import blocked_models
+
+    found = blocked_models()
+    for row in found:
+        yield Check("launches", "warning", f"{row['model']}: {row['reason']}", row["fix"])
+    if not found:
+        yield Check("launches", "ok", "no model failed at its last start")
+
+
 def _uninstall(entry_point: str) -> str | None:
     """The command that removes the package of an entry point."""
     for entry in metadata.entry_points(group=GROUP):

@@ -51,6 +51,7 @@ def examine() -> Iterator[Check]:
     yield from _guarded("folders", _checks.check_folders())
     yield from _guarded("models", _checks.check_models())
     yield from _guarded("installations", _installs.check_installations())
+    yield from _guarded("launches", _checks.check_launches())
 
 
 def _guarded(name: str, checks: Iterator[Check]) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..errors import printable
+from ..errors import UserError, printable
 from ..plugins import plugins
 
 SHOWN = 10
@@ -16,14 +16,20 @@ SHOWN = 10
 
 @click.command(name="status")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
+@click.option("--retry", metavar="MODEL", help="Let a model that failed run on SR-HPM again.")
+def command(as_json: bool, retry: str | None) -> None:
     """Shows where SR-HPM is installed, how that stands, and the last launches."""
-    from ..dropin.status import launch_lines, launches
+    from ..dropin.status import blocked_lines, blocked_models, launch_lines, launches
 
+    if retry is not None:
+        _retry(retry)
+        return
     rows = installations()
     last = launches(SHOWN)
+    blocked = blocked_models()
     if as_json:
-        click.echo(json.dumps({"installations": rows, "launches": last}, indent=2))
+        found = {"installations": rows, "launches": last, "handed_over": blocked}
+        click.echo(json.dumps(found, indent=2))
         return
     if not rows:
         click.echo("SR-HPM is in no host; see what is here with: srhpm-plugin hosts")
@@ -35,8 +41,28 @@ def command(as_json: bool) -> None:
         click.echo(printable(f"  {row['state']}{when}{detail}"))
         if row["fix"]:
             click.echo(printable(f"  type: {row['fix']}"))
-    for line in launch_lines(last):
+    for line in (*launch_lines(last), *blocked_lines(blocked)):
         click.echo(printable(line))
+
+
+def _retry(model: str) -> None:
+    """Forgets how the last starts of a model ended.
+
+    Raises:
+        UserError: no such model is handed over, or the records are another user's.
+    """
+    from ..dropin import records
+
+    try:
+        cleared = records.clear(model)
+    except OSError as error:
+        raise UserError(
+            f"cannot clear {model}", error.strerror or str(error), "do so as the host's user"
+        ) from None
+    if not cleared:
+        why = "no model of this name is handed over after a failure"
+        raise UserError(f"cannot clear {model}", why, "see which are: srhpm-plugin status")
+    click.echo(printable(f"the next start of {model} runs on SR-HPM again"))
 
 
 def installations() -> list[dict[str, Any]]:

@@ -134,6 +134,17 @@ def blocked(key: str) -> str | None:
     return f"our server {why} at its last start" if isinstance(why, str) and why else None
 
 
+def all_blocked() -> list[tuple[dict[str, Any], str]]:
+    """Every model that the next start would hand over, with why."""
+    try:
+        paths = sorted((folder() / "by-key").glob("*.json"))
+    except OSError:
+        return []
+    ledgers = [read_json(path) for path in paths]
+    found = [(ledger, blocked(str(ledger.get("key")))) for ledger in ledgers]
+    return [(ledger, why) for ledger, why in found if why]
+
+
 _SILENT = "?"
 
 
@@ -158,16 +169,17 @@ def _judge(record: Path) -> str | None:
 
 
 def clear(model: str) -> list[str]:
-    """Lets a model try again: its name, or its file's name or path. Returns what was cleared."""
+    """Lets a model try again: its name, or its file's name or path. Returns what was cleared.
+
+    Raises:
+        OSError: the records are not ours to change.
+    """
     cleared = []
-    with contextlib.suppress(OSError):
-        for path in sorted((folder() / "by-key").glob("*.json")):
-            ledger = read_json(path)
-            file = str(ledger.get("path") or "")
-            if model in (ledger.get("model"), file, Path(file).name) and ledger.get("blocked"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                    cleared.append(str(ledger.get("model")))
+    for ledger, _ in all_blocked():
+        file = str(ledger.get("path") or "")
+        if model in (ledger.get("model"), file, Path(file).name):
+            _ledger(str(ledger["key"])).unlink(missing_ok=True)
+            cleared.append(str(ledger.get("model")))
     return cleared
 
 
