@@ -7,9 +7,10 @@
 // Registers the device STANDIN0 with so many bytes. Once per process, and after the CPU's backend.
 ggml_backend_dev_t stand_in_gpu(size_t memory);
 
-// What it has computed: products of at least, and of fewer than 32 tokens.
+// What it has computed: products of 32 tokens and more, of fewer, and everything.
 struct StandInCounts {
     int long_products;
     int short_products;
+    int nodes; // of all kinds
 };
 StandInCounts stand_in_counts();

@@ -2,7 +2,8 @@
 //   * any range of bytes, of a tensor or of a view of it, is what was set, for every format;
 //   * a scheduler with a GPU (stand-in-gpu.h) lends them to it for long batches, dense and of experts,
 //     and the result is that of weights in plain RAM, bit for bit; short batches and all without
-//     op offload stay with our kernels.
+//     op offload stay with our kernels;
+//   * a norm per head stays with them, however many heads make how many rows (SRHPM_EXACT is set).
 // Exit code 77: this processor has no kernels, or SRHPM_ISA names none.
 
 #include "format.h"
@@ -172,13 +173,38 @@ struct Scheduler {
         if (experts) {
             ggml_set_input(ids);
         }
+        std::vector<Input> inputs = {{x, values.data()}};
+        if (experts) {
+            inputs.push_back({ids, which.data()});
+        }
+        return compute(ctx, out, inputs);
+    }
+
+    // The product with n tokens of `heads` heads, each normed and multiplied by `factors` before.
+    std::vector<float> normed(const Weights & w, const Weights & factors, int64_t heads, int64_t n) {
+        ggml_context * ctx    = ggml_init({1 << 20, nullptr, true});
+        ggml_tensor *  x      = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, w.tensor->ne[0] / heads, heads, n);
+        ggml_tensor *  norm   = ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-6f), factors.tensor);
+        ggml_tensor *  out    = ggml_mul_mat(ctx, w.tensor, ggml_reshape_2d(ctx, norm, w.tensor->ne[0], n));
+        const auto     values = random_floats(ggml_nelements(x), 12);
+        ggml_set_input(x);
+        ggml_set_output(out);
+        return compute(ctx, out, {{x, values.data()}});
+    }
+
+  private:
+    struct Input {
+        ggml_tensor * tensor;
+        const void *  data;
+    };
+
+    std::vector<float> compute(ggml_context * ctx, ggml_tensor * out, const std::vector<Input> & inputs) {
         ggml_cgraph * graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, out);
         ggml_backend_sched_reset(sched);
         ggml_backend_sched_alloc_graph(sched, graph);
-        ggml_backend_tensor_set(x, values.data(), 0, ggml_nbytes(x));
-        if (experts) {
-            ggml_backend_tensor_set(ids, which.data(), 0, ggml_nbytes(ids));
+        for (const Input & input : inputs) {
+            ggml_backend_tensor_set(input.tensor, input.data, 0, ggml_nbytes(input.tensor));
         }
         ggml_backend_sched_graph_compute(sched, graph);
         std::vector<float> result(ggml_nelements(out));
@@ -214,6 +240,20 @@ void check_lending(ggml_backend_dev_t gpu, ggml_backend_buffer_type_t packed, gg
     expect(error <= 1e-3 * size && size > 0, name + ": far from the GPU's, NMSE " + std::to_string(error / size));
 }
 
+void check_norms(ggml_backend_dev_t gpu, ggml_backend_buffer_type_t packed) {
+    constexpr int64_t HEADS = 16, HEAD = 64;
+    const Weights     w(packed, GGML_TYPE_Q8_0, HEADS * HEAD, 45, 1);
+    const Weights     factors(ggml_backend_cpu_buffer_type(), GGML_TYPE_F32, HEAD, 1, 1);
+    Scheduler         s(gpu, true);
+    const auto        on_gpu = [&](int64_t n) {
+        const int before = stand_in_counts().nodes;
+        s.normed(w, factors, HEADS, n);
+        return stand_in_counts().nodes - before;
+    };
+    expect(on_gpu(SHORT) == 0, "a norm of few tokens is offloaded");
+    expect(on_gpu(LONG) > 1, "a norm of many tokens does not follow the product");
+}
+
 } // namespace
 
 int main() {
@@ -230,6 +270,7 @@ int main() {
         check_lending(gpu, packed, f.type, k, 45, 1);
         check_lending(gpu, packed, f.type, k, 45, EXPERTS);
     }
+    check_norms(gpu, packed);
     // in several pieces
     check_lending(gpu, packed, GGML_TYPE_Q8_0, 4096, 10000, 1);
     check_lending(gpu, packed, GGML_TYPE_Q4_0, 4096, 3000, EXPERTS);
