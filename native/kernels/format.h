@@ -164,4 +164,7 @@ struct Activation {
 };
 static_assert(sizeof(Activation) == 48, "the kernels step by this");
 
+// Activations that are all smaller than this count as 0: 127 / size must be a float.
+constexpr float SMALLEST = 0x1p-120f;
+
 } // namespace srhpm

@@ -2,6 +2,8 @@
 // them it took 6 % of a verify pass of 4 tokens.
 #pragma once
 
+#include "format.h"
+
 #include <immintrin.h>
 
 #include <cstdint>
@@ -23,7 +25,7 @@ inline float quantize_x86(const float * x, int8_t * q, int32_t * sum) {
     m        = _mm_max_ss(m, _mm_movehdup_ps(m));
 
     const float  size    = _mm_cvtss_f32(m);
-    const __m256 inverse = _mm256_set1_ps(size > 0.0f ? 127.0f / size : 0.0f);
+    const __m256 inverse = _mm256_set1_ps(size >= SMALLEST ? 127.0f / size : 0.0f);
     __m256i      n[4];
     for (int i = 0; i < 4; ++i) {
         n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));

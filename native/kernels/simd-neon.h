@@ -12,6 +12,8 @@
 // would have to hold 8 weights of a row side by side, which takes single columns their SDOT.
 #pragma once
 
+#include "format.h"
+
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -112,7 +114,7 @@ struct Simd {
             most = vmaxq_f32(most, vabsq_f32(v[i]));
         }
         const float size    = vmaxvq_f32(most);
-        const Float inverse = set(size > 0.0f ? 127.0f / size : 0.0f);
+        const Float inverse = set(size >= SMALLEST ? 127.0f / size : 0.0f);
         for (int i = 0; i < 2; ++i) {
             int16x4_t n[4];
             for (int k = 0; k < 4; ++k) {

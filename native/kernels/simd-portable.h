@@ -2,7 +2,7 @@
 // holds a group of 4 rows, as any machine with 16-byte registers does.
 #pragma once
 
-#include "ggml.h"
+#include "format.h"
 
 #include <cstdint>
 #include <cstring>
@@ -127,7 +127,7 @@ struct Simd {
             const float size = x[i] < 0.0f ? -x[i] : x[i];
             most             = size > most ? size : most;
         }
-        const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+        const float inverse = most >= SMALLEST ? 127.0f / most : 0.0f;
         sum[0] = sum[1] = 0;
         for (int i = 0; i < 32; ++i) {
             // adding and taking off 1.5 * 2^23 rounds to nearest even

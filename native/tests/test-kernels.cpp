@@ -191,29 +191,39 @@ void check_products(const Kernels & kernels, const Format & f, const Matrix & w,
     }
 }
 
-// Every instruction set must quantize alike, and as defined.
-void check_quantize(std::mt19937 & rng) {
-    const Format & f = formats[format_index(GGML_TYPE_Q6_K)]; // two groups, integer sums
+// What to quantize, of every kind: random, nothing, of any size, halfway between two numbers.
+void fill_block(float * x, int kind, std::mt19937 & rng) {
     std::normal_distribution<float> normal(0, 3);
-    for (const Kernels * const * k = usable_kernels(); *k; ++k) {
-        for (int n = 0; n < 200; ++n) {
-            float x[BLOCK];
-            for (auto & v : x) {
-                v = n == 0 ? 0.0f : n == 1 ? -1e-30f : normal(rng);
-            }
-            Activation a, b;
-            (*k)->quantize(x, &a, 1, f);
-            usable_kernels()[0]->quantize(x, &b, 1, f);
-            int32_t sums[2] = {0, 0};
-            bool    good    = memcmp(&a, &b, sizeof(a)) == 0;
-            for (int i = 0; i < BLOCK; ++i) {
-                sums[i / 16] += a.q[i];
-                good = good && std::fabs(a.q[i] * a.d - x[i]) <= a.d * 0.5001f && a.q[i] >= -127;
-            }
-            if (!good || -f.offset * sums[0] != a.sums.i[0] || -f.offset * sums[1] != a.sums.i[1]) {
-                fail("quantized activations", f, (*k)->isa, BLOCK, 1, n);
-                return;
-            }
+    const float                     sizes[] = {1.0f, 0.0f, 1e-42f, 1e-38f, 1e-36f, 1e-30f, 1e37f};
+    for (int i = 0; i < BLOCK; ++i) {
+        x[i] = kind < 7 ? normal(rng) * sizes[kind] : (float) ((int) (rng() % 253) - 126) + 0.5f;
+    }
+    if (kind == 7) {
+        x[rng() % BLOCK] = rng() % 2 ? 127.0f : -127.0f; // the scale is 1: all are exact
+    }
+}
+
+// Every instruction set must quantize as defined, to the last bit.
+void check_quantize(const Kernels & kernels, std::mt19937 & rng) {
+    const Format & f = formats[format_index(GGML_TYPE_Q6_K)]; // two groups, integer sums
+    for (int n = 0; n < 400; ++n) {
+        float x[BLOCK], most = 0.0f;
+        fill_block(x, n % 8, rng);
+        for (const float v : x) {
+            most = std::fmax(most, std::fabs(v));
+        }
+        Activation want{}, got;
+        want.d              = most / 127.0f;
+        const float inverse = most >= SMALLEST ? 127.0f / most : 0.0f;
+        for (int i = 0; i < BLOCK; ++i) {
+            const float scaled = x[i] * inverse;
+            want.q[i]          = (int8_t) std::nearbyint(scaled); // halves to even
+            want.sums.i[i / 16] -= f.offset * want.q[i];
+        }
+        kernels.quantize(x, &got, 1, f);
+        if (memcmp(&want, &got, sizeof(want)) != 0) {
+            fail("quantized activations", f, kernels.isa, BLOCK, 1, n);
+            return;
         }
     }
 }
@@ -304,8 +314,8 @@ void check_attention(const Kernels & kernels, std::mt19937 & rng) {
 int main(int argc, char ** argv) {
     const unsigned seed = argc > 1 ? (unsigned) std::atoi(argv[1]) : 1;
     std::mt19937   rng(seed);
-    check_quantize(rng);
     for (const Kernels * const * k = usable_kernels(); *k; ++k) {
+        check_quantize(**k, rng);
         for (int i = 0; i < 8; ++i) {
             check_attention(**k, rng);
         }
