@@ -30,6 +30,8 @@ def usable_kernels(machine: str, isa: Collection[str]) -> tuple[str, ...]:
     found: list[str] = []
     if machine.lower() in ("x86_64", "amd64") and present >= _BASE:
         found += [name for name, needs in _X86.items() if present >= needs]
+    elif machine.lower() in ("aarch64", "arm64") and "dotprod" in present:
+        found.append("neon")
     return (*found, PORTABLE)
 
 

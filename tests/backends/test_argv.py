@@ -182,6 +182,14 @@ def test_which_kernels(kernels, monkeypatch):
     assert "mmx" in ask(*base).why
 
 
+def test_kernels_on_arm(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    answer = SrhpmBackend().kernels(("Q4_K",), "speed", ("neon", "fp16", "dotprod"))
+    assert (answer.isa, answer.why) == ("neon", "neon kernels")
+    old = SrhpmBackend().kernels(("Q4_K",), "speed", ("neon",))
+    assert "no kernels for this processor" in old.why
+
+
 def test_varying_types_by_processor():
     types = ("Q4_0", "Q4_K", "Q6_K", "Q8_0", "F32")
     assert varying_types(types, "AMD64", ("avx2",)) == ("Q4_K",)

@@ -21,7 +21,12 @@ VNNI = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni")
         ("x86_64", (*BASE, *VNNI[:-1]), ("avx2", "portable")),
         ("x86_64", (*BASE, "avx_vnni", *VNNI), ("avx512vnni", "avxvnni", "avx2", "portable")),
         ("i686", BASE, ("portable",)),
-        ("aarch64", ("neon", "dotprod"), ("portable",)),
+        ("aarch64", ("neon", "fp16", "dotprod"), ("neon", "portable")),
+        ("arm64", ("neon", "dotprod", "i8mm"), ("neon", "portable")),
+        ("ARM64", ("neon", "dotprod"), ("neon", "portable")),
+        ("aarch64", ("neon", "fp16"), ("portable",)),
+        ("x86_64", ("neon", "dotprod"), ("portable",)),
+        ("armv7l", ("neon", "dotprod"), ("portable",)),
     ],
 )
 def test_usable(machine: str, isa: tuple[str, ...], usable: tuple[str, ...]) -> None:
