@@ -10,6 +10,7 @@ from ..errors import UserError
 from ..machine.types import Machine
 from ..model import ModelInfo
 from ..plan import HostRequest, KernelSetting
+from .memory import CPU, layer_devices, placements
 from .outline import PlanOutline
 from .units import size
 from .weights import trunk_bytes, weight_map
@@ -68,14 +69,24 @@ def kernel_reasons(plan: PlanOutline) -> tuple[str, ...]:
         return ()  # said elsewhere
     if kernels.isa is None:
         return (kernels.why,)
-    if not plan.target_packed:
-        return (
-            "weights that stay in RAM beside layers on a GPU are not packed for our kernels: "
-            "upstream's multiply by them",
-        )
-    packed, plain = trunk_bytes(plan.model, packed=True), trunk_bytes(plan.model)
-    reason = f"{kernels.why}: loading packs the weights, {size(packed)} instead of {size(plain)}"
-    copy = weight_map(plan.model, packed=True).copy
+    layers = layer_devices(plan.model, plan.machine.gpus, plan.gpu_layers)
+    if CPU not in layers and not plan.cpu_moe:
+        return ()  # all that is multiplied by lies on GPUs
+    packed, plain = _in_ram(plan, packed=True), _in_ram(plan, packed=False)
+    where = " in RAM" if plan.gpu_layers else ""
+    reason = (
+        f"{kernels.why}: loading packs the weights{where}, {size(packed)} instead of {size(plain)}"
+    )
+    # The head is the first that goes to a GPU.
+    copy = 0 if plan.gpu_layers else weight_map(plan.model, packed=True).copy
     if copy:
         reason += f", {size(copy)} of it the token table once more, as the output matrix"
     return (reason,)
+
+
+def _in_ram(plan: PlanOutline, packed: bool) -> int:
+    """Bytes of the target's weights in RAM."""
+    if not plan.gpu_layers:
+        return trunk_bytes(plan.model, packed)
+    where = placements(plan.model, plan.machine.gpus, plan.gpu_layers, plan.cpu_moe, packed)
+    return where[0].nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..machine.types import Gpu
@@ -106,21 +107,23 @@ def _kv(plan: PlanOutline, layer: int) -> int:
 
 def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     model, parallel = plan.model, plan.request.parallel
-    w = weight_map(model, plan.target_packed)
+    maps = _maps(plan)
     mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
     planes = state_planes(model, plan.choice)
-    rows[CPU].weights += w.input
+    rows[CPU].weights += maps(CPU).input
     for i in range(model.n_layer):
-        experts = w.experts[i] if i < plan.cpu_moe else 0
-        rows[at[i]].weights += w.layers[i] - experts
-        rows[CPU].weights += experts
+        w = maps(at[i])
+        rows[at[i]].weights += w.layers[i]
+        if i < plan.cpu_moe:
+            rows[at[i]].weights -= w.experts[i]
+            rows[CPU].weights += maps(CPU).experts[i]
         state = state_bytes(model, i) * parallel
         rows[at[i]].kv += _kv(plan, i) + state
         # The planes of MTP lie beside the state, the copy of the other drafters in RAM.
         rows[at[i] if mtp else CPU].rollback += planes * state
         rows[at[i]].layers.append(i)
     rows[at[-1]].head = True
-    rows[at[-1]].weights += _head(w, at[-1])
+    rows[at[-1]].weights += _head(maps(at[-1]), at[-1])
     outputs = outputs_per_pass(plan.choice, parallel)
     written = planes if mtp else 0
     for row in rows.values():
@@ -137,9 +140,14 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     rows[CPU].compute += output_bytes(model, outputs)
 
 
+def _maps(plan: PlanOutline) -> Callable[[str], WeightMap]:
+    """The target's weights as a device holds them: only those in RAM are packed."""
+    return lambda device: weight_map(plan.model, plan.packed and device == CPU)
+
+
 def _visiting_weight(plan: PlanOutline, at: list[str]) -> int:
     """For a prompt, the first GPU also multiplies by the weights that lie in RAM, one after the
-    other: it needs room for the largest."""
+    other, in the file's layout: it needs room for the largest."""
     w = weight_map(plan.model)
     in_ram = [w.largest[i] for i in range(plan.model.n_layer) if at[i] == CPU]
     return max((*in_ram, *w.largest_expert[: plan.cpu_moe]), default=0)
@@ -150,9 +158,8 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
     if draft is None:
         return
     if draft.type == "draft-mtp":
-        w = weight_map(plan.model, plan.target_packed)
-        for i in range(plan.model.n_layer, len(w.layers)):
-            rows[at[i]].draft += w.layers[i] + _kv(plan, i)
+        for i in range(plan.model.n_layer, len(weight_map(plan.model).layers)):
+            rows[at[i]].draft += _maps(plan)(at[i]).layers[i] + _kv(plan, i)
         last = at[plan.model.n_layer] if plan.model.n_mtp_layers else at[-1]
         rows[last].draft += compute_bytes(plan.model, plan.ctx, parallel, parallel, planes=None)
         # The target's hidden states, handed over for a whole batch.
@@ -197,9 +204,9 @@ def placements(
 ) -> tuple[Placement, ...]:
     """Which layers lie where, in words a user reads, with their weight bytes."""
     at = layer_devices(model, gpus, gpu_layers)
-    w = weight_map(model, packed)
     found: list[Placement] = []
     for device in dict.fromkeys((CPU, *at)):
+        w = weight_map(model, packed and device == CPU)
         mine = [i for i in range(model.n_layer) if at[i] == device]
         names, nbytes = ranges(mine), sum(w.layers[i] for i in mine)
         away = sum(w.experts[i] for i in mine if i < cpu_moe) if device != CPU else 0

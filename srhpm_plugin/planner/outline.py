@@ -13,7 +13,8 @@ from ..plan import DraftChoice, HostRequest, Placement, PlanKind
 class PlanOutline:
     """Everything decided before memory is counted.
 
-    ``packed``: our kernels run, which hold weights in RAM in a form of their own.
+    ``packed``: our kernels run, which hold weights in RAM in a form of their own (also beside
+    layers on a GPU).
     """
 
     request: HostRequest
@@ -31,15 +32,6 @@ class PlanOutline:
     ctx_checkpoints: int
     cpu_moe: int = 0
     packed: bool = False
-
-    @property
-    def target_packed(self) -> bool:
-        """Whether the target's weights are packed for our kernels.
-
-        With layers on a GPU they are not: upstream prefers the GPU's own kind of RAM, from which
-        weights are lent to it for prompts, to every buffer type for CPU kernels.
-        """
-        return self.packed and not self.gpu_layers
 
 
 @dataclass(frozen=True)

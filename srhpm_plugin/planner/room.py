@@ -65,9 +65,7 @@ def put(plan: PlanOutline, gpu_layers: int, cpu_moe: int, draft_device: str) -> 
     if choice.draft is not None and choice.draft.type == "draft-simple":
         choice = replace(choice, draft=replace(choice.draft, device=draft_device))
     placed = replace(plan, choice=choice, gpu_layers=gpu_layers, cpu_moe=cpu_moe)
-    where = placements(
-        plan.model, plan.machine.gpus, gpu_layers, cpu_moe, packed=placed.target_packed
-    )
+    where = placements(plan.model, plan.machine.gpus, gpu_layers, cpu_moe, packed=placed.packed)
     return replace(placed, placement=where)
 
 

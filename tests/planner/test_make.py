@@ -14,6 +14,7 @@ import pytest
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
 from srhpm_plugin.machine.types import Machine
+from srhpm_plugin.model import ModelInfo
 from srhpm_plugin.plan import HostRequest, LaunchPlan, Predicted
 from srhpm_plugin.planner import make_plan
 from srhpm_plugin.planner.outline import PlacementChoice, PlanOutline
@@ -133,8 +134,8 @@ def test_notes_of_the_machine_are_passed_on(
 def test_kernels_in_words(
     packing: Callable[..., Machine], models: SimpleNamespace, machines: SimpleNamespace
 ) -> None:
-    def said(machine: Machine, **asked: Any) -> tuple[str, str]:
-        plan = make(models.small, machine, **asked)
+    def said(machine: Machine, model: ModelInfo = models.small, **asked: Any) -> tuple[str, str]:
+        plan = make(model, machine, **asked)
         (why,) = (reason for reason in plan.reasons if "kernels" in reason)
         return plan.kernels, why
 
@@ -144,7 +145,11 @@ def test_kernels_in_words(
     assert "the token table once more" in why
     assert said(packing(13), kernels="off") == ("off", "kernels off as asked: upstream's are used")
     assert said(machines.laptop)[1].startswith("no kernels for this processor")
-    assert "beside layers on a GPU" in said(packing(13, gpus=[(6, 5.4)]))[1]
+    setting, why = said(packing(28, gpus=[(6, 5.4)]), models.dense27)
+    assert setting == "speed"
+    assert why.startswith("avx2 kernels: loading packs the weights in RAM, ")
+    whole = make(models.small, packing(13, gpus=[(6, 5.4)])).reasons
+    assert not any("kernels" in reason for reason in whole), "no weight is multiplied by in RAM"
     assert make(models.small, packing(13), backend="stock").kernels == "off"
 
 

@@ -20,7 +20,7 @@ from srhpm_plugin.planner.memory import layer_devices, memory, placements, range
 from srhpm_plugin.planner.outline import PlanOutline
 from srhpm_plugin.planner.place import all_layers
 from srhpm_plugin.planner.room import put
-from srhpm_plugin.planner.weights import bytes_per_token, trunk_bytes
+from srhpm_plugin.planner.weights import bytes_per_token, trunk_bytes, weight_map
 
 NONE = DraftChoice(None, off_reason="asked for")
 
@@ -161,22 +161,39 @@ def test_a_tied_head_is_packed_beside_its_table(
     assert bytes_per_token(floats, packed=True) == floats.nbytes
 
 
-def test_nothing_is_packed_beside_a_gpu(
-    packing: Callable[..., Machine], models: SimpleNamespace
-) -> None:
-    """Upstream then prefers the GPU's own kind of RAM to every buffer type for CPU kernels; the
-    drafter in RAM is a model without a GPU."""
+def test_packed_beside_a_gpu(packing: Callable[..., Machine], models: SimpleNamespace) -> None:
+    """What stays in RAM is packed, what a GPU holds is as in the file; so for a drafter."""
     box, small = packing(28, gpus=[(6, 5.4)]), models.small
     choice = DraftChoice(model_draft(small.path), model=small)
-    with_gpu = memory(plan(models.dense27, box, choice, gpu_layers=10))
-    assert sum(u.weights for u in with_gpu) == models.dense27.nbytes
-    off = memory(plan(models.dense27, box, choice, gpu_layers=10, kernels="off"))
+    ram, gpu = memory(plan(models.dense27, box, choice, gpu_layers=10))
+    off_ram, off_gpu = memory(plan(models.dense27, box, choice, gpu_layers=10, kernels="off"))
+    assert off_ram.weights + off_gpu.weights == models.dense27.nbytes
+    assert gpu == off_gpu
+    in_file, packed = weight_map(models.dense27), weight_map(models.dense27, packed=True)
+    layers = models.dense27.n_layer + 1 - 10  # the head is the first on the GPU
+    extra = sum(packed.layers[:layers]) - sum(in_file.layers[:layers])
+    assert ram.weights - off_ram.weights == extra > 0
     extra = trunk_bytes(small, packed=True) - trunk_bytes(small)
-    assert with_gpu[0].draft - off[0].draft == extra > 0
-    on_gpu = {"gpu_layers": 10, "device": "CUDA0"}
-    assert memory(plan(models.dense27, box, choice, **on_gpu)) == memory(
-        plan(models.dense27, box, choice, kernels="off", **on_gpu)
+    assert ram.draft - off_ram.draft == extra > 0
+    ram, gpu = memory(plan(models.dense27, box, choice, gpu_layers=10, device="CUDA0"))
+    off_ram, off_gpu = memory(
+        plan(models.dense27, box, choice, gpu_layers=10, device="CUDA0", kernels="off")
     )
+    assert (gpu, ram.draft) == (off_gpu, off_ram.draft)
+
+
+def test_experts_in_ram_are_packed(
+    packing: Callable[..., Machine], models: SimpleNamespace
+) -> None:
+    model, box = models.moe30, packing(60, gpus=[(8, 7.5)])
+    layers, moe = all_layers(model), 3
+    p = plan(model, box, gpu_layers=layers, cpu_moe=moe)
+    ram, gpu = memory(p)
+    off_ram, off_gpu = memory(plan(model, box, gpu_layers=layers, cpu_moe=moe, kernels="off"))
+    experts = sum(weight_map(model).experts[:moe])
+    assert ram.weights - off_ram.weights == pytest.approx(experts * (4.625 / 4.5 - 1))
+    assert gpu == off_gpu
+    assert [use.nbytes for use in p.placement] == [ram.weights, gpu.weights]
 
 
 def test_experts_on_the_cpu(models: SimpleNamespace, machines: SimpleNamespace) -> None:
