@@ -180,6 +180,8 @@ def test_every_request_that_ollama_makes(
     prompt = runner.post("/apply-template", {"messages": messages})["prompt"]
     assert "The capital of France is" in prompt
 
+    # As Ollama renders it; the template's own system prompt makes this small model babble.
+    prompt = prompt[prompt.index("<|im_start|>user") :]
     text, _ = words(runner, prompt, 16)
     assert "Paris" in text
     # A prompt as tokens, and one with an answer bound to a schema.
