@@ -84,6 +84,8 @@ def unsupported(model: ModelInfo) -> str | None:
         return f"{model.arch} models do not generate text token by token"
     if model.metadata.get(f"{model.arch}.attention.causal") is False:
         return "the model's attention is not causal: it does not generate token by token"
+    if model.metadata.get(f"{model.arch}.pooling_type"):  # 0 is none
+        return "it is an embedding model: it generates no text"
     if model.tokenizer is None:
         return "the file has no vocabulary"
     return None

@@ -111,6 +111,7 @@ def test_gpu_layers_as_the_host_asks(models: SimpleNamespace, machines: SimpleNa
         ({"arch": "dflash"}, "is a drafter"),
         ({"tokenizer": None}, "no vocabulary"),
         ({"metadata": {"qwen3.attention.causal": False}}, "not causal"),
+        ({"metadata": {"qwen3.pooling_type": 3}}, "embedding model"),
     ],
 )
 def test_models_left_to_the_stock_server(
