@@ -19,6 +19,7 @@ PROGRAMS = (
     "llama-perplexity",
     "llama-imatrix",
     "bench-kernels",
+    "srhpm-llama-server",
 )
 TESTS = (
     "test-exact",
