@@ -25,6 +25,7 @@ from srhpm_plugin.host import (
 from srhpm_plugin.install.operations import Call, Operation, Rename
 from srhpm_plugin.plan import HostRequest
 from srhpm_plugin.planner.headers import read_header
+from srhpm_plugin.planner.hosted import remember
 
 from . import api, twins
 from .compat import former_format
@@ -110,24 +111,33 @@ class Ollama:
             return HandOver("an embedding model: it generates no text")
         batch = _value(call.argv, "-b")
         twin = batch is not None and batch.isdecimal() and marks_twin(int(batch))
-        if call.mode == "select" and not twin:
-            return HandOver("this name is to run on Ollama's own server; its twin ends in -srhpm")
-        if request.mmproj is not None and _same(request.mmproj, request.model):
-            return HandOver("its projector lies in the model's own file, as only Ollama reads it")
-        why = former_format(read_header(request.model))
-        if why is not None:
-            return HandOver(why)
         store = Store.of_blob(request.model)
         entries = tuple(store.entries()) if store else ()
         entry = _entry(entries, request.model, twin)
+        name = str(entry.name) if entry else request.model.name
+        if call.mode == "select" and not twin:
+            return Translated(request, name)
+        why = _only_ollamas(request)
+        if why is not None:
+            return HandOver(why)
+        for other in entries:
+            if other.model is not None:
+                remember(other.model, str(other.name))
         return Translated(
             request=_with_draft(call, request, entry),
-            model=str(entry.name) if entry else request.model.name,
+            model=name,
             drafters=_drafters(entries, request.model),
             picked=twin,
             # A twin's batch is a mark, not a wish.
             overruled=("-b", "-ub") if twin else (),
         )
+
+
+def _only_ollamas(request: HostRequest) -> str | None:
+    """Why only Ollama's own server can load the model."""
+    if request.mmproj is not None and _same(request.mmproj, request.model):
+        return "its projector lies in the model's own file, as only Ollama reads it"
+    return former_format(read_header(request.model))
 
 
 def _why_not(tree: Tree, version: str | None) -> str | None:

@@ -17,6 +17,7 @@ from ..model import ModelInfo
 from ..native.locate import build_info
 from ..plan import HostRequest, LaunchPlan
 from ..planner.headers import read_header
+from ..planner.hosted import label
 from ..planner.kind import wanted_ctx
 from ..planner.make import make_plan
 from ..planner.memory import CPU
@@ -206,7 +207,7 @@ def _describe(plan: LaunchPlan) -> dict[str, Any]:
     draft = plan.draft
     drafter = None
     if draft is not None:
-        drafter = f"{draft.type} {draft.path.name}" if draft.path else draft.type
+        drafter = f"{draft.type} {label(draft.path)}" if draft.path else draft.type
     return {
         "kind": plan.kind,
         "drafter": drafter,
@@ -257,7 +258,7 @@ def _rests_on(plan: LaunchPlan) -> str:
     if plan.kind in ("srhpm", "moe") and _packed(plan):
         parts.append("our kernels for weights in RAM")
     if plan.draft is not None:
-        name = f" {plan.draft.path.name}" if plan.draft.path else ""
+        name = f" {label(plan.draft.path)}" if plan.draft.path else ""
         parts.append(f"the drafter {plan.draft.type}{name}")
     if not parts:
         return "picked by the user"

@@ -62,7 +62,7 @@ def hosted(only: str | None = None) -> tuple[tuple[Hosted, ...], tuple[str, ...]
         except (UserError, OSError) as error:
             troubles.append(f"the models of {name} cannot be listed: {error}")
     for one in found.values():
-        _called.setdefault(one.model.path, one.model.name)
+        remember(one.model.path, one.model.name)
     return tuple(found.values()), tuple(troubles)
 
 
@@ -73,6 +73,11 @@ def host_files() -> Iterator[Path]:
             yield one.model.path
             if one.model.drafter is not None:
                 yield one.model.drafter
+
+
+def remember(path: Path, name: str) -> None:
+    """Keeps what a host calls a file; the first of several names stays."""
+    _called.setdefault(path, name)
 
 
 def called(path: Path) -> str | None:

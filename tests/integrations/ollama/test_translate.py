@@ -60,9 +60,8 @@ def test_a_twin_by_its_batch(
     twin = ours(start("select", batch))
     assert (twin.model, twin.picked) == ("smol:135m-srhpm", True)
     assert twin.overruled == ("-b", "-ub")  # the mark is no wish
-    base = start("select", 1024)
-    assert isinstance(base, HandOver)
-    assert "-srhpm" in base.reason
+    base = ours(start("select", 1024))
+    assert (base.model, base.picked) == ("smol:135m", False)
     assert ours(start("all", 1024)).model == "smol:135m"
 
 
