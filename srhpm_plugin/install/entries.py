@@ -6,6 +6,7 @@ looks at what did. Paths are real ones, their folders resolved.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -52,6 +53,15 @@ class HardLinked:
     path: Path
     size: int
     mtime_ns: int
+
+    def is_ours(self) -> bool:
+        """Whether the name can go: the file is the one linked, or has other names still."""
+        try:
+            at = self.path.lstat()
+        except OSError:
+            return False
+        same = (at.st_size, at.st_mtime_ns) == (self.size, self.mtime_ns)
+        return stat.S_ISREG(at.st_mode) and (same or at.st_nlink > 1)
 
 
 @dataclass(frozen=True)

@@ -174,11 +174,7 @@ def _difference(entry: object) -> str | None:
     if isinstance(entry, FilePlaced | FileReplaced):
         same = disk.digest(entry.path) == entry.sha256
     elif isinstance(entry, HardLinked):
-        try:
-            at = entry.path.lstat()
-            same = (at.st_size, at.st_mtime_ns) == (entry.size, entry.mtime_ns)
-        except OSError:
-            same = False
+        same = entry.is_ours()
     elif isinstance(entry, Symlinked):
         same = disk.kind(entry.path) == "link" and str(entry.path.readlink()) == entry.target
     elif isinstance(entry, Moved):

@@ -98,11 +98,7 @@ class Undoer:
 
     @_undo.register
     def _(self, entry: HardLinked) -> Outcome:
-        if disk.kind(entry.path) != "file":
-            return self._remove(entry.path, False)
-        at = entry.path.lstat()
-        same = (at.st_size, at.st_mtime_ns) == (entry.size, entry.mtime_ns)
-        return self._remove(entry.path, same)
+        return self._remove(entry.path, entry.is_ours())
 
     @_undo.register
     def _(self, entry: Symlinked) -> Outcome:
