@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 from srhpm_plugin.dropin.note import Note
@@ -21,18 +20,16 @@ from srhpm_plugin.host import (
     Tools,
     Translated,
     dropin_files,
-)  # fmt: skip
+)
 from srhpm_plugin.install.operations import Call, Operation, Rename
 from srhpm_plugin.plan import HostRequest
-from srhpm_plugin.planner.headers import read_header
-from srhpm_plugin.planner.hosted import remember
 
 from . import api, twins
-from .compat import former_format
 from .layout import KEPT, Tree, trees, version_of
-from .names import TWIN, marks_twin
+from .names import TWIN
 from .service import Service, service_of
 from .store import Entry, Store
+from .translate import translate
 
 NAME = "ollama"
 _FIRST = (0, 30)  # the first version that starts a llama-server
@@ -106,38 +103,8 @@ class Ollama:
         return map(_host_model, Store(Path(found.facts["models"])).entries())
 
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
-        """What Ollama's arguments leave out: the model's name, whether it is a twin, drafters."""
-        if "--embedding" in call.argv:
-            return HandOver("an embedding model: it generates no text")
-        batch = _value(call.argv, "-b")
-        twin = batch is not None and batch.isdecimal() and marks_twin(int(batch))
-        store = Store.of_blob(request.model)
-        entries = tuple(store.entries()) if store else ()
-        entry = _entry(entries, request.model, twin)
-        name = str(entry.name) if entry else request.model.name
-        if call.mode == "select" and not twin:
-            return Translated(request, name)
-        why = _only_ollamas(request)
-        if why is not None:
-            return HandOver(why)
-        for other in entries:
-            if other.model is not None:
-                remember(other.model, str(other.name))
-        return Translated(
-            request=_with_draft(call, request, entry),
-            model=name,
-            drafters=_drafters(entries, request.model),
-            picked=twin,
-            # A twin's batch is a mark, not a wish.
-            overruled=("-b", "-ub") if twin else (),
-        )
-
-
-def _only_ollamas(request: HostRequest) -> str | None:
-    """Why only Ollama's own server can load the model."""
-    if request.mmproj is not None and _same(request.mmproj, request.model):
-        return "its projector lies in the model's own file, as only Ollama reads it"
-    return former_format(read_header(request.model))
+        """What Ollama's arguments leave out, see :mod:`.translate`."""
+        return translate(call, request)
 
 
 def _why_not(tree: Tree, version: str | None) -> str | None:
@@ -238,53 +205,3 @@ def _host_model(entry: Entry) -> HostModel:
         twin=twins.is_twin(entry),
         unfit=entry.unfit,
     )
-
-
-def _value(argv: tuple[str, ...], option: str) -> str | None:
-    """The last value of an option."""
-    at = [i for i, word in enumerate(argv[:-1]) if word == option]
-    return argv[at[-1] + 1] if at else None
-
-
-def _same(a: Path, b: Path) -> bool:
-    try:
-        return a.samefile(b)
-    except OSError:
-        return a == b
-
-
-def _entry(entries: Iterable[Entry], model: Path, twin: bool) -> Entry | None:
-    """What a blob belongs to. Several names may share it, of which only twins can be told."""
-    names = [e for e in entries if e.model is not None and e.model.name == model.name]
-    return next((e for e in names if twins.is_twin(e) == twin), names[0] if names else None)
-
-
-def _drafters(entries: Iterable[Entry], model: Path) -> tuple[Path, ...]:
-    """Smaller models of the store, smallest first."""
-    try:
-        own = model.stat().st_size
-        sized = {e.model: e.model.stat().st_size for e in entries if e.model is not None}
-    except OSError:
-        return ()
-    return tuple(sorted((p for p, n in sized.items() if n < own), key=lambda p: (sized[p], p)))
-
-
-def _with_draft(call: HostCall, request: HostRequest, entry: Entry | None) -> HostRequest:
-    """What the model's maker said of drafting and Ollama's arguments do not tell.
-
-    ``draft_num_predict 0`` reaches the server as silence. A ``DRAFT`` of the common kind is started
-    as ``draft-mtp``, as Ollama knows nothing else: here it drafts as what it is.
-    """
-    kind = _value(call.argv, "--spec-type")
-    if kind is None:
-        off = entry is not None and entry.params.get("draft_num_predict") == 0
-        return replace(request, draft="none") if off else request
-    named = _value(call.argv, "--spec-draft-model")
-    if named is None or kind != "draft-mtp":
-        return request
-    try:
-        drafter = read_header(Path(named))
-    except UserError:
-        return request
-    plain = drafter.tokenizer is not None and not drafter.n_mtp_layers
-    return replace(request, draft=named) if plain else request

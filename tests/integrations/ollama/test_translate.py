@@ -51,6 +51,27 @@ def test_a_name(start: Callable[..., Translated | HandOver], shelf: Shelf, smoll
     assert (told.model, told.picked, told.overruled) == ("smol:135m", False, ())
 
 
+def test_names_that_share_a_blob_are_told_by_their_parameters(
+    start: Callable[..., Translated | HandOver], shelf: Shelf, smollm2: Path
+) -> None:
+    blob = shelf.path(shelf.blob(smollm2))
+    shelf.add("a:plain", smollm2, {"temperature": 0.5})
+    shelf.add("b:short", smollm2, {"num_ctx": 1024, "draft_num_predict": 0})
+    shelf.add("c:long", smollm2, {"num_ctx": 8192, "num_thread": 3})
+    shelf.add("d:wide", smollm2, {"num_batch": 1024})
+    shelf.add("e:odd", smollm2, {"num_ctx": "many", "num_gpu": [1]})
+    cases = (
+        ("a:plain", 512, HostRequest(blob, ctx=4096)),
+        ("b:short", 512, HostRequest(blob, ctx=1024)),
+        ("c:long", 512, HostRequest(blob, ctx=8192, threads=3)),
+        ("d:wide", 1024, HostRequest(blob, ctx=4096)),
+    )
+    for name, batch, request in cases:
+        told = ours(start("all", batch, request=request))
+        assert told.model == name
+        assert told.request.draft == ("none" if name == "b:short" else "auto")
+
+
 @pytest.mark.parametrize("batch", [63, 255, 511, 1023, 2047])
 def test_a_twin_by_its_batch(
     start: Callable[..., Translated | HandOver], shelf: Shelf, smollm2: Path, batch: int
