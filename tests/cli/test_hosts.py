@@ -1,0 +1,134 @@
+"""``hosts``, ``status``, ``uninstall`` and ``doctor`` as a user sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from toy_host import ToyHost
+
+from srhpm_plugin.cli._installs import check_installations
+from srhpm_plugin.errors import UserError
+from srhpm_plugin.install.state import installs_dir, records
+
+Shell = Callable[..., tuple[int, str, str]]
+
+
+def test_hosts(toy: ToyHost, shell: Shell) -> None:
+    code, out, _ = shell("hosts")
+    assert code == 0
+    assert (
+        f"Toy Host 1.0  {toy.root}\n"
+        "  in place of its server; type: srhpm-plugin install --host toy\n"
+    ) in out
+    rows = json.loads(shell("hosts", "--json")[1])
+    (row,) = [r for r in rows["hosts"] if r["host"] == "toy"]
+    assert (row["version"], row["root"], row["installable"]) == ("1.0", str(toy.root), True)
+    shell("install", "--host", "toy")
+    assert "  SR-HPM is in it; take it out with: srhpm-plugin uninstall" in shell("hosts")[1]
+
+
+def test_hosts_that_cannot_or_are_not_there(toy: ToyHost, shell: Shell) -> None:
+    toy.installable = False
+    assert "  not possible: it is too old\n" in shell("hosts")[1]
+    (toy.root / "version").unlink()
+    out = shell("hosts")[1]
+    assert "Toy Host (toy)" in out.rpartition("Not found here: ")[2]
+
+    def find(path: object) -> None:
+        raise UserError("cannot look", "the disk is gone", "mount it")
+
+    toy.find = find  # type: ignore[method-assign, assignment]
+    code, out, _ = shell("hosts")
+    assert code == 0
+    assert "Toy Host: cannot look: the disk is gone; mount it\n" in out
+
+
+def test_status_of_nothing(shell: Shell) -> None:
+    code, out, _ = shell("status")
+    assert (code, "srhpm-plugin hosts" in out) == (0, True)
+    assert json.loads(shell("status", "--json")[1])["installations"] == []
+
+
+def test_errors_are_one_line(toy: ToyHost, shell: Shell) -> None:
+    code, out, err = shell("install", "--host", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no host 'nobody': no plugin knows it; choose one of: ")
+    assert shell("install")[0] == 2
+    assert shell("uninstall", "--host", "nobody")[0] == 1
+
+
+def test_uninstall_one_of_two_copies(toy: ToyHost, shell: Shell, tmp_path: Path) -> None:
+    import shutil
+
+    second = tmp_path / "second"
+    shutil.copytree(toy.root, second, symlinks=True)
+    assert shell("install", "--host", "toy")[0] == 0
+    first, toy.root = toy.root, second
+    assert shell("install", "--host", "toy", "--path", second)[0] == 0
+    assert len(list(records("toy"))) == 2
+    code, out, _ = shell("uninstall", "--host", "toy", "--path", second)
+    assert (code, out) == (0, f"SR-HPM is out of Toy Host ({second}).\n")
+    assert [r.root for r in records("toy")] == [first]
+    assert "nothing to do" in shell("uninstall", "--host", "toy", "--path", second)[1]
+    assert shell("uninstall", "--host", "toy")[0] == 0
+    assert list(records()) == []
+
+
+def test_uninstall_dry_run(toy: ToyHost, shell: Shell) -> None:
+    shell("install", "--host", "toy")
+    code, out, _ = shell("uninstall", "--host", "toy", "--dry-run")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"In Toy Host ({toy.root}) this would be done; nothing was changed:"
+    assert lines[1] == f"  remove {toy.server}"  # the last step first
+    assert f"  put back the original of {toy.root / 'config.yaml'}" in lines
+    assert "in place" in shell("status")[1]
+    report = json.loads(shell("uninstall", "--host", "toy", "--dry-run", "--json")[1])
+    assert report["uninstalled"][0]["operations"] == [line.strip() for line in lines[1:]]
+
+
+def test_install_dry_run_over_an_installation(toy: ToyHost, shell: Shell) -> None:
+    shell("install", "--host", "toy")
+    code, out, _ = shell("install", "--host", "toy", "--dry-run")
+    assert code == 0
+    assert f"  first remove {toy.server}\n" in out
+
+
+def test_doctor_on_installations(toy: ToyHost, shell: Shell, tools: Path, monkeypatch) -> None:
+    (check,) = check_installations()
+    assert check.ok
+    shell("install", "--host", "toy")
+    (check,) = check_installations()
+    assert (check.name, check.state) == ("in Toy Host", "ok")
+
+    for program in tools.iterdir():
+        program.unlink()
+    monkeypatch.delenv("SRHPM_SERVER")
+    monkeypatch.setattr("srhpm_plugin.native.locate.wheel_build", lambda: None)
+    (check,) = check_installations()
+    assert (check.state, check.fix) == ("broken", "srhpm-plugin native build")
+    assert check.detail == "the server is not built, so Toy Host runs its own server"
+
+    (record,) = records()
+    path = record.folder / "journal.jsonl"
+    python = json.loads(path.read_bytes().splitlines()[0])["tools"]["python"]
+    path.write_bytes(path.read_bytes().replace(python.encode(), b"/gone/python"))
+    gone = next(check_installations())
+    assert (gone.state, gone.fix) == ("broken", "srhpm-plugin install --host toy")
+    assert "its Python /gone/python is gone" in gone.detail
+
+    toy.server.write_bytes(b"new")
+    (check,) = check_installations()
+    assert (check.state, check.fix) == ("warning", "srhpm-plugin install --host toy")
+    assert "wiped by an upgrade" in check.detail
+
+
+def test_doctor_on_a_state_without_a_journal(shell: Shell, toy: ToyHost) -> None:
+    (installs_dir() / "toy-01234567").mkdir(parents=True)
+    (check,) = check_installations()
+    assert check.state == "broken"
+    assert "it stopped before it began" in check.detail
+    assert shell("uninstall", "--host", "toy")[0] == 0
+    assert list(records()) == []
