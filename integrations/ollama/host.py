@@ -100,7 +100,7 @@ class Ollama:
 
     def models(self, found: Installation) -> Iterator[HostModel]:
         """The store's models."""
-        return map(_host_model, Store(Path(found.facts["models"])).entries())
+        return map(_host_model, _store(found).entries())
 
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """What Ollama's arguments leave out, see :mod:`.translate`."""
@@ -180,17 +180,21 @@ def _twins(found: Installation) -> tuple[list[Call], list[str]]:
     again = "srhpm-plugin install --host ollama --mode select"
     if base is None or not api.is_running(base):
         where = f"at {base}" if base else "on this machine"
-        start = "start it (`ollama serve`)" if "unit" not in found.facts else (
-            "start it (`sudo systemctl start ollama`)"
-        )  # fmt: skip
-        return [], [f"no Ollama answers {where}, so no twins were made: {start} and type: {again}"]
-    verdicts = list(
-        twins.judge(Store(Path(found.facts["models"])), probe(plugins().backend("srhpm").server()))
-    )
+        command = "sudo systemctl start ollama" if "unit" in found.facts else "ollama serve"
+        return [], [
+            f"no Ollama answers {where}, so no twins were made: start it (`{command}`) and type: "
+            f"{again}"
+        ]
+    machine = probe(plugins().backend("srhpm").server())
+    verdicts = list(twins.judge(_store(found), machine))
     said = [f"no twin for {v.entry.name}: {v.why}" for v in verdicts if v.twin is None]
     if not verdicts:
         said = [f"there are no models in {found.facts['models']} yet: pull one and type: {again}"]
     return list(twins.create(base, verdicts)), said
+
+
+def _store(found: Installation) -> Store:
+    return Store(Path(found.facts["models"]))
 
 
 def _host_model(entry: Entry) -> HostModel:
