@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +47,15 @@ class Account:
 
 def account(name: str) -> Account | None:
     """The account called ``name``; ``None`` on Windows, and where there is none."""
-    if sys.platform == "win32":
-        return None
-    import pwd
+    found = None
+    if sys.platform != "win32":
+        import pwd
 
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        return None
-    groups = os.getgrouplist(name, entry.pw_gid)
-    return Account(name, entry.pw_uid, frozenset(groups))
+        with suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            groups = os.getgrouplist(name, entry.pw_gid)
+            found = Account(name, entry.pw_uid, frozenset(groups))
+    return found
 
 
 def is_me(name: str) -> bool:

@@ -82,13 +82,12 @@ def see(path: Path) -> Seen:
 
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable; Windows does so by itself."""
-    if sys.platform == "win32":
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    if sys.platform != "win32":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def write(
@@ -142,16 +141,15 @@ def copy_attributes(source: Path, path: Path) -> None:
 
 def own(path: Path, like: Seen | None = None) -> None:
     """Gives a file of ours, made by root, to the owner of ``like`` or of the folder it lies in."""
-    if sys.platform == "win32":
-        return
-    if like is not None:
-        # Without the right to, the content counts for more than the owner.
-        with suppress(PermissionError):
-            os.chown(path, like.uid, like.gid, follow_symlinks=False)
-    elif os.geteuid() == 0:
-        folder = path.parent.stat()
-        if folder.st_uid != 0:
-            os.chown(path, folder.st_uid, folder.st_gid, follow_symlinks=False)
+    if sys.platform != "win32":
+        if like is not None:
+            # Without the right to, the content counts for more than the owner.
+            with suppress(PermissionError):
+                os.chown(path, like.uid, like.gid, follow_symlinks=False)
+        elif os.geteuid() == 0:
+            folder = path.parent.stat()
+            if folder.st_uid != 0:
+                os.chown(path, folder.st_uid, folder.st_gid, follow_symlinks=False)
 
 
 def give(path: Path, account: str) -> None:

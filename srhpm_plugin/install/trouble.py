@@ -37,10 +37,16 @@ def from_os(what: str, error: OSError, command: Sequence[str], title: str) -> Us
 
 def as_administrator(command: Sequence[str]) -> str:
     """What to type to run ``command`` with the rights of an administrator, and our state."""
-    if sys.platform == "win32":
-        line = subprocess.list2cmdline([*program(), *command])
-        return f"in a terminal opened with 'Run as administrator', type: {line}"
-    if os.geteuid() == 0:
+    return _windows(command) if sys.platform == "win32" else _sudo(command)
+
+
+def _windows(command: Sequence[str]) -> str:
+    line = subprocess.list2cmdline([*program(), *command])
+    return f"in a terminal opened with 'Run as administrator', type: {line}"
+
+
+def _sudo(command: Sequence[str]) -> str:
+    if sys.platform != "win32" and os.geteuid() == 0:
         return "not even root may: look for a read-only mount or chattr +i"
     keep = [f"{k}={v}" for k in ("SRHPM_HOME", "SRHPM_SERVER") if (v := os.environ.get(k))]
     if not os.environ.get("SRHPM_HOME"):
@@ -59,6 +65,4 @@ def program() -> list[str]:
 
 def shown(command: Sequence[str]) -> str:
     """Arguments as one types them."""
-    if sys.platform == "win32":
-        return subprocess.list2cmdline(command)
-    return shlex.join(command)
+    return subprocess.list2cmdline(command) if sys.platform == "win32" else shlex.join(command)
