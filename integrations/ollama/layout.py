@@ -122,14 +122,14 @@ def _programs() -> Iterator[Path]:
         local = os.environ.get("LOCALAPPDATA")
         if local:
             yield Path(local) / "Programs" / "Ollama" / PROGRAM
-        return
-    if sys.platform == "darwin":
-        for applications in (Path("/Applications"), Path.home() / "Applications"):
-            yield applications / "Ollama.app" / "Contents" / "Resources" / PROGRAM
-        yield Path("/opt/homebrew/bin/ollama")
-    for folder in _BINARIES:
-        yield Path(folder) / PROGRAM
-    yield Path.home() / ".local" / "bin" / PROGRAM
+    else:
+        if sys.platform == "darwin":
+            for applications in (Path("/Applications"), Path.home() / "Applications"):
+                yield applications / "Ollama.app" / "Contents" / "Resources" / PROGRAM
+            yield Path("/opt/homebrew/bin/ollama")
+        for folder in _BINARIES:
+            yield Path(folder) / PROGRAM
+        yield Path.home() / ".local" / "bin" / PROGRAM
 
 
 def _at(path: Path) -> Iterator[Tree]:

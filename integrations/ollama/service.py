@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from srhpm_plugin.untrusted import read_bytes
 
 UNIT = "ollama.service"
+_SYSTEMD = str(sys.platform) == "linux"
 
 # systemd's order of precedence
 FOLDERS = (
@@ -45,19 +47,17 @@ class Service:
 
     def home(self) -> Path | None:
         """The account's home folder; ``None`` where there is no such account."""
-        if sys.platform == "win32":
-            return None
-        import pwd
+        if sys.platform != "win32":
+            import pwd
 
-        try:
-            return Path(pwd.getpwnam(self.user or "root").pw_dir)
-        except KeyError:
-            return None
+            with suppress(KeyError):
+                return Path(pwd.getpwnam(self.user or "root").pw_dir)
+        return None
 
 
 def service_of(program: Path | None) -> Service | None:
     """The service that runs this ``ollama``; ``None`` if there is none or it runs another one."""
-    if sys.platform != "linux" or program is None:
+    if not _SYSTEMD or program is None:
         return None
     unit = next((f / UNIT for f in FOLDERS if (f / UNIT).is_file()), None)
     if unit is None:
