@@ -23,6 +23,7 @@ BUILTINS = (
     "srhpm_plugin.backends.srhpm",
     "srhpm_plugin.backends.stock",
     "srhpm_plugin.integrations.jan",
+    "srhpm_plugin.integrations.llamaserver",
     "srhpm_plugin.integrations.llamaswap",
     "srhpm_plugin.integrations.lmstudio",
     "srhpm_plugin.integrations.ollama",
