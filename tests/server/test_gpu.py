@@ -47,7 +47,7 @@ def ask(start: Any) -> Callable[..., Run]:
         placed = ("-ngl", LAYERS, "--fit", "off", "--no-warmup", "--ctx-checkpoints", "0")
         with start(*placed, "-lv", "5", *args, model=model, program="test-server", env=gpu) as api:
             answer = api.complete(prompt_of(tokens), 24, n_probs=5)
-            log = api.log.read_text("utf-8", "replace")
+        log = api.log.read_text("utf-8", "replace")  # complete once the server has ended
         buffers = set(re.findall(r"(\S+) model buffer size", log))
         counts = re.findall(r"STANDIN0: \d+ nodes, (\d+) short products, (\d+) long", log)
         assert counts, "the GPU took no part"
