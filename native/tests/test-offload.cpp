@@ -4,6 +4,7 @@
 //     and the result is that of weights in plain RAM, bit for bit; short batches and all without
 //     op offload stay with our kernels;
 //   * a norm per head stays with them, however many heads make how many rows (SRHPM_EXACT is set).
+// test-offload --speed: how fast a large matrix is packed and unpacked, instead.
 // Exit code 77: this processor has no kernels, or SRHPM_ISA names none.
 
 #include "format.h"
@@ -15,6 +16,7 @@
 #include "ggml.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -254,14 +256,41 @@ void check_norms(ggml_backend_dev_t gpu, ggml_backend_buffer_type_t packed) {
     expect(on_gpu(LONG) > 1, "a norm of many tokens does not follow the product");
 }
 
+// ---- speed ------------------------------------------------------------------------------------------
+
+// GB of ggml's layout per second, the best of some, on all processors.
+void print_speed(ggml_backend_buffer_type_t packed, ggml_type type) {
+    const Weights w(packed, type, 4096, 4096, 1);
+    bytes         to(w.data.size());
+    double        best[2] = {0, 0};
+    for (int i = 0; i < 20; ++i) {
+        const bool get   = i % 2;
+        const auto start = std::chrono::steady_clock::now();
+        if (get) {
+            ggml_backend_tensor_get(w.tensor, to.data(), 0, to.size());
+        } else {
+            ggml_backend_tensor_set(w.tensor, w.data.data(), 0, w.data.size());
+        }
+        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+        best[get] = std::max(best[get], to.size() / seconds.count() * 1e-9);
+    }
+    std::printf("%-8s packed at %5.2f, unpacked at %5.2f GB/s\n", ggml_type_name(type), best[0], best[1]);
+}
+
 } // namespace
 
-int main() {
+int main(int argc, char ** argv) {
     ggml_backend_load_all();
     const auto packed = packed_type();
     if (!packed) {
         std::printf("no kernels on this processor, or none that SRHPM_ISA names\n");
         return 77;
+    }
+    if (argc > 1 && !std::strcmp(argv[1], "--speed")) {
+        for (const srhpm::Format & f : srhpm::formats) {
+            print_speed(packed, f.type);
+        }
+        return 0;
     }
     const auto gpu = stand_in_gpu(256u << 20);
     for (const srhpm::Format & f : srhpm::formats) {
