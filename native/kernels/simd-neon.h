@@ -7,9 +7,10 @@
 //
 // No form with SMMLA (i8mm): it multiplies 2 rows by 2 columns over 8 weights, twice SDOT's work, but
 // groups hold 4 weights. For 4 rows, a block and M columns SDOT needs 8 M instructions. SMMLA needs
-// 4 M; 8 to join pairs of groups, 2 M to join pairs of columns, M to part them again: more than SDOT
-// up to 8 columns, 16 % fewer when all 16 rows share the joined columns. To gain by it the panels
-// would have to hold 8 weights of a row side by side, which takes single columns their SDOT.
+// 4 M, and 8 to join pairs of groups, 2 M to join pairs of columns, M to part them again: no fewer
+// up to 8 columns, and there 208 for 256 if all 16 rows share the joined columns (counted, not timed).
+// To gain more the panels would have to hold 8 weights of a row side by side, which takes single
+// columns their SDOT.
 #pragma once
 
 #include "format.h"
