@@ -27,6 +27,7 @@ BUILTINS = (
     "srhpm_plugin.integrations.llamaswap",
     "srhpm_plugin.integrations.lmstudio",
     "srhpm_plugin.integrations.ollama",
+    "srhpm_plugin.integrations.ramalama",
     "srhpm_plugin.planner.steps",
     "srhpm_plugin.planner.sources",
 )
