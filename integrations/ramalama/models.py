@@ -2,7 +2,7 @@
 
 Facts (RamaLama 0.25.0, ``model_store``): a file's content is ``blobs/<hash>``, with ``-`` for the
 ``:`` of older hashes; ``type`` is ``gguf``, ``mmproj``, ``chat_template``, ``safetensor`` or other.
-``ramalama ls`` shows ``transport://name:tag``, three slashes for ``file``.
+``ramalama ls`` shows ``transport://name:tag``, three slashes for ``file``, no tag ``latest``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ def models(store: Path) -> Iterator[HostModel]:
                 continue
             path = _blob(folder, files, "gguf")
             if path is not None:
-                yield HostModel(
-                    name=f"{name}:{ref.stem}", path=path, mmproj=_blob(folder, files, "mmproj")
-                )
+                tag = "" if ref.stem == "latest" else f":{ref.stem}"
+                yield HostModel(name + tag, path, mmproj=_blob(folder, files, "mmproj"))
 
 
 def _blob(folder: Path, files: object, kind: str) -> Path | None:
