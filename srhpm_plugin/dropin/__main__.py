@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..native.locate import serve
 from . import records
 from .answer import Answer
 from .cache import Kept, keep, key_of, look_up
@@ -24,13 +25,17 @@ _ALARMS = re.compile(
     r"|(?:not enough|insufficient) memory|GGML_ASSERT|ErrorOutOfMemory",
     re.IGNORECASE,
 )
+_CALMER = {"error": "trouble", "fatal": "serious", "panic": "halt"}
 
 
 def say(text: str) -> None:
     """One line in the host's log, without words that hosts take for a failure."""
     line = " ".join(text.split())
-    calm = _ALARMS.sub(lambda found: re.sub(r"[ _]", "-", found[0]).replace("rror", "rr"), line)
-    print(f"srhpm: {calm}", file=sys.stderr, flush=True)
+    print(f"srhpm: {_ALARMS.sub(_calmer, line)}", file=sys.stderr, flush=True)
+
+
+def _calmer(found: re.Match[str]) -> str:
+    return _CALMER.get(found[0].lower()) or re.sub(r"[ _]", "-", found[0])
 
 
 def answer_for(call: Call) -> Answer:
@@ -41,7 +46,7 @@ def answer_for(call: Call) -> Answer:
         from .decide import decide
 
         kept, lasting = decide(call)
-        if lasting and (kept.watched or not kept.needs):
+        if lasting:
             keep(key, kept)
     ours = kept.record.get("kind") != "stock"
     if ours and (why := records.blocked(key)):
@@ -80,6 +85,7 @@ def main(argv: list[str]) -> int:
         call = Call.read(Path(argv[1]), tuple(argv[3:]), os.environ)
         for name in [name for name in os.environ if name.startswith(HIDDEN)]:
             del os.environ[name]
+        serve(call.note.host)
         data = answer_for(call).to_bytes()
     except BaseException as failure:  # whatever it is: the host's own server is what remains
         say(f"no decision ({type(failure).__name__}: {failure})")

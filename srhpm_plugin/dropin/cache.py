@@ -27,6 +27,9 @@ _VERSION = 1
 _MOST = 200
 # More free RAM than a plan was squeezed into, by this factor, is worth another look.
 _MORE_ROOM = 1.1
+# Bytes below which no file is worth looking at as a drafter; entries of a folder that are read.
+_LEAST_MODEL = 1 << 20
+_MOST_ENTRIES = 2000
 
 
 def _stamp(path: str | Path) -> list[int] | None:
@@ -110,8 +113,39 @@ class Kept:
 
 
 def watch(paths: Iterable[str | Path]) -> dict[str, list[int] | None]:
-    """The stamps of these now."""
-    return {str(path): _stamp(path) for path in paths}
+    """The stamps of these files and folders now."""
+    return {str(path): _contents(path) or _stamp(path) for path in paths}
+
+
+def _contents(folder: str | Path) -> list[int] | None:
+    """Of a folder: its stamp, and a number for what is in it that may be a model or hold one.
+
+    A folder such as ``Downloads`` changes all the time, what is told of it here seldom.
+    """
+    stamp = _stamp(folder)
+    digest = hashlib.sha256()
+    try:
+        with os.scandir(folder) as entries:
+            for count, entry in enumerate(sorted(entries, key=lambda e: e.name)):
+                info = entry.stat()
+                if entry.is_dir() or info.st_size >= _LEAST_MODEL:
+                    size = 0 if entry.is_dir() else info.st_size
+                    digest.update(f"{entry.name}\0{size}\0".encode("utf-8", "surrogatepass"))
+                if count > _MOST_ENTRIES:
+                    return None
+    except OSError:
+        return None
+    return [*(stamp or []), int.from_bytes(digest.digest()[:6], "big")]
+
+
+def _unchanged(path: str, before: list[int] | None) -> bool:
+    stamp = _stamp(path)
+    if before is None or len(before) < 5:
+        return stamp == before
+    if stamp == before[:4]:
+        return True
+    now = _contents(path)
+    return now is not None and now[4:] == before[4:]
 
 
 def _file(key: str) -> Path:
@@ -133,7 +167,7 @@ def look_up(key: str) -> Kept | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-    if any(_stamp(path) != stamp for path, stamp in kept.watched.items()):
+    if not all(_unchanged(path, stamp) for path, stamp in kept.watched.items()):
         return None
     return kept if _fits_now(kept) else None
 

@@ -27,6 +27,7 @@ from ..plugins import plugins
 from . import arguments as words
 from . import router
 from .arguments import Arguments
+from .borrow import NotLent, lent, passed_on
 from .cache import Kept, watch
 from .call import Call
 from .flags import FlagTable, flags_of
@@ -64,7 +65,7 @@ def decide(call: Call) -> tuple[Kept, bool]:
         return router.decision(call) or hand_over(call, "no model is named"), False
     facts: dict[str, Any] = {"host": call.note.host}
     try:
-        return _on_ours(call, facts), True
+        return _on_ours(call, facts)
     except _Passing as error:
         return hand_over(call, str(error), facts), False
     except NotOurs as error:
@@ -77,7 +78,7 @@ def decide(call: Call) -> tuple[Kept, bool]:
         return hand_over(call, why, facts), False
 
 
-def _on_ours(call: Call, facts: dict[str, Any]) -> Kept:
+def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
     facts["model"] = next((Path(value).name for value in _models(call)), None)
     known = _known(call)
     request = words.to_request(known.said, call.env)
@@ -89,14 +90,18 @@ def _on_ours(call: Call, facts: dict[str, Any]) -> Kept:
     facts["model"] = told.model
     if call.note.mode == "select" and not told.picked:
         raise NotOurs("it was not picked to run on SR-HPM")
-    _gpu(known, told.request)
+    libraries = _gpu(known, told.request)
     header = read_header(told.request.model)
     _check_model(header, known.server)
-    plan, overruled, squeezed = _plan(known, told, request)
+    with passed_on(libraries, call.env):
+        plan, overruled, squeezed = _plan(known, told, request)
     facts |= _describe(plan)
     if not told.picked:
         _gain(plan)
-    return _answer(known, told, plan, overruled, squeezed, facts)
+    kept = _answer(known, told, plan, overruled, squeezed, facts)
+    if not libraries:
+        return kept
+    return replace(kept, answer=replace(kept.answer, env={**kept.answer.env, **libraries}))
 
 
 def _models(call: Call) -> Iterable[str]:
@@ -132,24 +137,37 @@ def _translate(call: Call, request: HostRequest) -> Translated:
     return told
 
 
-def _gpu(known: _Facts, request: HostRequest) -> None:
-    """Stock where the host's server can use a GPU and ours cannot.
+def _gpu(known: _Facts, request: HostRequest) -> dict[str, str | None]:
+    """What our server must be told so that it can use the GPU that the host's server uses.
 
     Raises:
-        NotOurs: so it is.
+        NotOurs: the host's server can use one and ours cannot.
     """
     from ..machine.gpus import server_gpus
 
-    original = known.call.original
+    call = known.call
+    original = call.original
     if original is None or request.gpu_layers == 0:
-        return
+        return {}
     named = known.said.last("-dev")
-    theirs = host_gpu(original, known.call.env, wanted=named not in (None, "none"))
+    theirs = host_gpu(original, call.env, wanted=named not in (None, "none"))
     if theirs is None or server_gpus(known.server, []):
-        return
+        return {}
+    try:
+        libraries = lent(call.note.host, original, call.env, known.server)
+    except NotLent as why:
+        libraries, reason = None, str(why)
+    else:
+        reason = "ours is built without it"
+    if libraries:
+        # In a process of its own first: what a library does when it is loaded is its own affair.
+        with passed_on(libraries, call.env):
+            if server_gpus(known.server, []):
+                return libraries
+        reason = "ours finds no GPU with its libraries"
     raise NotOurs(
-        f"the host's server uses the GPU {theirs}, ours is built without it: "
-        f"type {BUILD} --match {known.call.note.host}, or {BUILD} --cuda"
+        f"the host's server uses the GPU {theirs}; {reason}: "
+        f"type {BUILD} --match {call.note.host}, or {BUILD} --cuda"
     )
 
 
@@ -272,7 +290,7 @@ def _answer(
     overruled: tuple[str, ...],
     squeezed: bool,
     facts: dict[str, Any],
-) -> Kept:
+) -> tuple[Kept, bool]:
     said = known.said
     start = known.backend.command(plan)
     plan = replace(plan, argv=start.argv, env=start.env)
@@ -307,14 +325,10 @@ def _answer(
         "notes": list(said.notes),
         "warnings": list(plan.warnings),
     }
+    watched = watch(_watched(plan, told))
+    kept = Kept(answer, facts, needs, squeezed=free if squeezed else 0, watched=watched)
     # Free memory of a GPU is not looked at on the short way: such plans are made anew.
-    return Kept(
-        answer,
-        facts,
-        needs=needs,
-        squeezed=free if squeezed else 0,
-        watched={} if uses_gpu else watch(_watched(plan, told)),
-    )
+    return kept, not uses_gpu
 
 
 def _keeps_record(server: Path) -> bool:

@@ -66,10 +66,10 @@ def _gpu_libraries(folders: Iterable[Path]) -> Iterable[str]:
             left -= 1
             if left < 0:
                 return
-            if _is_gpu_library(path):
+            if is_gpu_library(path):
                 yield path.name
             elif path.is_dir():
-                yield from (inner.name for inner in _entries(path) if _is_gpu_library(inner))
+                yield from (inner.name for inner in _entries(path) if is_gpu_library(inner))
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -78,7 +78,8 @@ def _entries(folder: Path) -> list[Path]:
     return []
 
 
-def _is_gpu_library(path: Path) -> bool:
+def is_gpu_library(path: Path) -> bool:
+    """Whether a file is called as GPU backends of ggml are."""
     return any(library in path.name for library in _LIBRARIES)
 
 
