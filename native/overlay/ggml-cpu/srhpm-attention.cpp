@@ -58,7 +58,7 @@ template <class T> const T * at(const ggml_tensor * t, int64_t i1, int64_t i2, i
 } // namespace
 
 bool srhpm_flash_attn(const ggml_compute_params * params, ggml_tensor * op) {
-    if (!for_us(op)) {
+    if (params->use_ref || !for_us(op)) { // the reference is what we are compared with
         return false;
     }
     const ggml_tensor * q     = op->src[0];
