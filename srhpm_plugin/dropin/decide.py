@@ -98,10 +98,11 @@ def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
     facts |= _describe(plan)
     if not told.picked:
         _gain(plan)
-    kept = _answer(known, told, plan, overruled, squeezed, facts)
-    if not libraries:
-        return kept
-    return replace(kept, answer=replace(kept.answer, env={**kept.answer.env, **libraries}))
+    kept, lasting = _answer(known, told, plan, overruled, squeezed, facts)
+    if libraries:
+        answer = replace(kept.answer, env={**kept.answer.env, **libraries})
+        kept = replace(kept, answer=answer)
+    return kept, lasting
 
 
 def _models(call: Call) -> Iterable[str]:
