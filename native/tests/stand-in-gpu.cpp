@@ -263,7 +263,7 @@ ggml_backend_buffer_type make_type(const char * (*name)(ggml_backend_buffer_type
 
 } // namespace
 
-ggml_backend_dev_t stand_in_gpu(size_t memory) {
+ggml_backend_reg_t stand_in_backend(size_t memory) {
     standin.total  = memory;
     standin.cpu    = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     standin.memory = make_type([](ggml_backend_buffer_type_t) { return "STANDIN0"; }, alloc_buffer,
@@ -290,7 +290,11 @@ ggml_backend_dev_t stand_in_gpu(size_t memory) {
     standin.reg.iface.get_device_count = [](ggml_backend_reg_t) { return (size_t) 1; };
     standin.reg.iface.get_device       = [](ggml_backend_reg_t, size_t) { return &standin.device; };
     standin.reg.iface.get_proc_address = [](ggml_backend_reg_t, const char *) -> void * { return nullptr; };
-    ggml_backend_register(&standin.reg);
+    return &standin.reg;
+}
+
+ggml_backend_dev_t stand_in_gpu(size_t memory) {
+    ggml_backend_register(stand_in_backend(memory));
     return &standin.device;
 }
 

@@ -7,6 +7,9 @@
 // Registers the device STANDIN0 with so many bytes. Once per process, and after the CPU's backend.
 ggml_backend_dev_t stand_in_gpu(size_t memory);
 
+// The same, not yet registered.
+ggml_backend_reg_t stand_in_backend(size_t memory);
+
 // What it has computed: products of 32 tokens and more, of fewer, and everything.
 struct StandInCounts {
     int long_products;
