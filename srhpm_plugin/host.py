@@ -202,6 +202,26 @@ class TakesOut(Protocol):
         """
 
 
+@runtime_checkable
+class OwnServer(Protocol):
+    """What a host whose server brings GPU libraries along may offer besides."""
+
+    @property
+    def title(self) -> str:
+        """See :class:`Host`."""
+
+    def find(self, path: Path | None) -> Iterable[Installation]:
+        """See :class:`Host`."""
+
+    def own_server(self, found: Installation) -> Path | None:
+        """The host's own ``llama-server``, also while the drop-in stands in for it; ``None``: this
+        copy has none."""
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """The llama.cpp tag of that server, e.g. ``b10488``, where the host tells it elsewhere than
+        in the server's ``--version``, which is asked first. May ask the network."""
+
+
 def dropin_files(
     place: Path,
     host: str,

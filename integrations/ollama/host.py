@@ -24,7 +24,7 @@ from srhpm_plugin.host import (
 from srhpm_plugin.install.operations import Call, Operation, Rename
 from srhpm_plugin.plan import HostRequest
 
-from . import api, twins
+from . import api, pinned, twins
 from .layout import KEPT, Tree, trees, version_of
 from .names import TWIN
 from .service import Service, service_of
@@ -101,6 +101,15 @@ class Ollama:
     def models(self, found: Installation) -> Iterator[HostModel]:
         """The store's models."""
         return map(_host_model, _store(found).entries())
+
+    def own_server(self, found: Installation) -> Path | None:
+        """Kept beside the drop-in where that stands in for it."""
+        tree = _tree(found)
+        return next((p for p in (tree.lib / KEPT, tree.server) if p.is_file()), None)
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """What Ollama's sources of that version name, see :mod:`.pinned`."""
+        return pinned.tag(found.version) if found.version else None
 
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """What Ollama's arguments leave out, see :mod:`.translate`."""

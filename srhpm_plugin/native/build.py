@@ -16,9 +16,9 @@ import filelock
 
 from ..errors import UserError
 from ..home import cache_dir
-from . import ninja, source, toolchain
+from . import abi, ninja, source, toolchain
 from .hooks import Applied, apply_hooks, load_hooks
-from .locate import EXE, INFO_NAME, build_info, builds_dir
+from .locate import EXE, INFO_NAME, build_info, builds_dir, local_build
 from .recipe import PROGRAMS, TESTS, Recipe, fingerprint, native_dir, our_files
 
 # Measured: sources 190 MB, objects and programs 350 MB; a portable build three times that.
@@ -41,8 +41,11 @@ def build(
     jobs: int | None = None,
     force: bool = False,
     clean: bool = False,
+    use: bool = True,
 ) -> Path:
-    """Builds, installs below the data folder and makes it the build in use. Returns its folder.
+    """Builds and installs below the data folder. Returns the build's folder.
+
+    With ``use`` it is then the build in use; without, only where there is no other.
 
     Interrupted at any point, a rerun goes on where it stopped. A second build of the same kind
     waits for the first.
@@ -58,11 +61,11 @@ def build(
         if clean:
             shutil.rmtree(work, ignore_errors=True)
         tools = toolchain.find(say)
-        source_hash = _source_hash(recipe)
+        source_hash = _source_hash(recipe, say)
         key = fingerprint(recipe, tools, source_hash)
         installed = builds_dir() / recipe.name
         if not force and not clean and build_info(installed).get("fingerprint") == key:
-            _use(installed)
+            _use(installed, use)
             say("already built from these sources")
             return installed
         _check_space(work, recipe)
@@ -87,8 +90,9 @@ def build(
         ninja.run(compile_argv, log, env, "building the server", on_step)
         info = _describe(recipe, key, source_hash, hooks, tools)
         info["architectures"] = architectures(tree)
+        info["abi"] = asdict(abi.of_tree(tree))
         _install(objects / "bin", installed, info)
-        _use(installed)
+        _use(installed, use)
         return installed
 
 
@@ -145,8 +149,11 @@ def _check_space(work: Path, recipe: Recipe) -> None:
         )
 
 
-def _source_hash(recipe: Recipe) -> str:
-    return source.SHA256[recipe.tag] if recipe.source is None else f"tree {recipe.source}"
+def _source_hash(recipe: Recipe, say: Say) -> str:
+    if recipe.source is not None:
+        return f"tree {recipe.source}"
+    known = source.expected_sha256(recipe.tag)
+    return known or source.sha256(source.fetch(recipe.tag, say))
 
 
 def _prepare_source(recipe: Recipe, work: Path, say: Say) -> Path:
@@ -245,7 +252,9 @@ def _install(built: Path, folder: Path, info: dict[str, object]) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _use(folder: Path) -> None:
+def _use(folder: Path, always: bool) -> None:
+    if not always and local_build() is not None:
+        return
     pointer = builds_dir() / "current"
     partial = pointer.with_name("current.partial")
     partial.write_text(folder.name + "\n", "utf-8")

@@ -14,7 +14,13 @@ from ..errors import UserError
 from ..home import require_usable
 from ..machine.isa import host_isa
 from ..machine.kernels import chosen_kernels, usable_kernels
-from .locate import build_info, find_program
+from .locate import (
+    build_info,
+    find_program,
+    hosts_with_builds,
+    installed_builds,
+    local_build,
+)
 
 # The hook that puts our weight buffer before the others.
 _HOOK = "kernels-buffer"
@@ -56,7 +62,27 @@ def describe() -> dict[str, object]:
         "portable": info.get("portable"),
         "compiler": info.get("compiler"),
         "architecture": platform.machine(),
+        "builds": _builds(),
     }
+
+
+def _builds() -> list[dict[str, object]]:
+    """All builds made on this machine, and what each is for."""
+    hosts, current = hosts_with_builds(), local_build()
+    builds: list[dict[str, object]] = []
+    for folder in installed_builds():
+        info = build_info(folder)
+        builds.append(
+            {
+                "name": folder.name,
+                "llama_cpp_tag": info.get("llama_cpp_tag"),
+                "portable": info.get("portable"),
+                "abi": info.get("abi"),
+                "current": folder == current,
+                "hosts": [host for host, name in hosts.items() if name == folder.name],
+            }
+        )
+    return builds
 
 
 def _kernels(info: Mapping[str, Any]) -> tuple[list[str], str | None]:
