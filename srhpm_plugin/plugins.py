@@ -23,11 +23,13 @@ BUILTINS = (
     "srhpm_plugin.backends.srhpm",
     "srhpm_plugin.backends.stock",
     "srhpm_plugin.integrations.jan",
+    "srhpm_plugin.integrations.lemonade",
     "srhpm_plugin.integrations.llamaserver",
     "srhpm_plugin.integrations.llamaswap",
     "srhpm_plugin.integrations.lmstudio",
     "srhpm_plugin.integrations.ollama",
     "srhpm_plugin.integrations.ramalama",
+    "srhpm_plugin.integrations.unsloth",
     "srhpm_plugin.planner.steps",
     "srhpm_plugin.planner.sources",
 )
