@@ -69,6 +69,7 @@ class LlamaSwap:
                 edited = edit.with_words(text, [(e.site, words[e.site.word]) for e in entries])
             else:
                 edited = edit.with_twins(text, {e.name: words[e.site.word] for e in entries})
+            dropins = tuple(self._dropins(entries, places, tools, mode))
         except (OSError, ValueError) as error:
             raise UserError(
                 f"cannot write {found.root}",
@@ -78,7 +79,7 @@ class LlamaSwap:
         content = text.encode()
         return Steps(
             (
-                *self._dropins(entries, places, tools, mode),
+                *dropins,
                 WriteFile(found.root, edited.encode(), expected=_digest(content)),
             ),
             pick=_pick([e.name for e in entries], mode),

@@ -228,7 +228,7 @@ def split(command: str) -> list[str]:
 
 def quoted(path: Path) -> str:
     """``path`` as one word of a command."""
-    if sys.platform == "win32":
+    if os.name == "nt":
         return f'"{path}"' if " " in str(path) else str(path)
     return shlex.quote(str(path))
 

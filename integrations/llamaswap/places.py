@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -70,11 +71,9 @@ def config_of(arguments: Sequence[str]) -> str | None:
 
 def user_of(file: Path) -> str | None:
     """The account of the service, where the file is the service's."""
-    if sys.platform == "win32" or file != _SERVICE:
-        return None
-    import pwd
+    if sys.platform != "win32" and file == _SERVICE:
+        import pwd
 
-    try:
-        return pwd.getpwnam("llama-swap").pw_name
-    except KeyError:
-        return None
+        with suppress(KeyError):
+            return pwd.getpwnam("llama-swap").pw_name
+    return None

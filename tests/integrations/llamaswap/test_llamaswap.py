@@ -206,6 +206,7 @@ def test_merged_settings_and_aliases() -> None:
     [
         ("models: {a: {cmd: llama-server}}\n", "one below the other"),
         ("models:\n  a: {cmd: llama-server}\n  a-srhpm: {cmd: x}\n", "already"),
+        ("models:\n  a: {cmd: '\"/x\n\n    /llama-server\"'}\n", "one line"),
         ("- a\n", "no mapping"),
         ("models: [\n", "while parsing"),
         (BOMB + "models:\n  m: {cmd: llama-server}\n", "too much"),
