@@ -104,6 +104,16 @@ class Jan:
     def models(self, found: Installation) -> Iterable[HostModel]:
         return _models.models(found.root)
 
+    def own_server(self, found: Installation) -> Path | None:
+        """Of the backend that ours is made of."""
+        backend = _best(found.root)
+        return backend.server if backend else None
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """The folders of Jan's backends are called by it."""
+        backend = _best(found.root)
+        return backend.tag if backend else None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """Jan gives the model's id as alias; its drafter is in the arguments where it has one."""
         return Translated(request, _alias(call.argv) or request.model.name)

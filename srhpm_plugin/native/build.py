@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,7 +90,8 @@ def build(
         ninja.run(compile_argv, log, env, "building the server", on_step)
         info = _describe(recipe, key, source_hash, hooks, tools)
         info["architectures"] = architectures(tree)
-        info["abi"] = asdict(abi.of_tree(tree))
+        with suppress(UserError):  # a tree of the user's may have other headers
+            info["abi"] = asdict(abi.of_tree(tree))
         _install(objects / "bin", installed, info)
         _use(installed, use)
         return installed

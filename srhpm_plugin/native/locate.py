@@ -39,7 +39,8 @@ def local_build() -> Path | None:
 def _installed(name: str) -> Path | None:
     """The build of that name; pointers hold bare folder names, anything else is not ours."""
     folder = builds_dir() / name
-    if not name or Path(name).name != name or not (folder / INFO_NAME).is_file():
+    bare = name not in ("", ".", "..") and Path(name).name == name
+    if not bare or not (folder / INFO_NAME).is_file():
         return None
     return folder
 

