@@ -123,6 +123,10 @@ class _Matched(NamedTuple):
     says: str
 
 
+def _may_run(server: Path) -> bool:
+    return not hasattr(os, "geteuid") or os.geteuid() != 0 or server.stat().st_uid == 0
+
+
 def _match(
     name: str, path: Path | None, tag: int | None, tree: Path | None, say: Callable[[str], None]
 ) -> _Matched:
@@ -146,12 +150,14 @@ def _match(
             f"neither in the usual places nor with --path{f' {path}' if path else ''}",
             "type srhpm-plugin hosts, or name its folder with --path DIR",
         )
-    said = match.ask(server)
+    said = match.ask(server) if _may_run(server) else None
     if said is None:
         raise UserError(
             f"the llama.cpp tag of {host.title}'s server is not known",
-            f"{server} --version says nothing of it",
-            "name it with --tag bNNNNN",
+            f"{server} --version says nothing of it"
+            if _may_run(server)
+            else f"{server} is not root's, and root starts no program that others can change",
+            f"type: srhpm-plugin native build --portable --tag bNNNNN, with {host.title}'s tag",
         )
     if tag is None:
         tag = match.tag_of(host.title, said, lambda: host.llama_cpp_tag(found))

@@ -158,7 +158,22 @@ def test_a_server_that_says_nothing(
     toy("hello")
     code, _, err = shell("native", "build", "--match", "toy")
     assert code == 1
-    assert "name it with --tag" in err
+    assert "native build --portable --tag bNNNNN, with Toy's tag" in err
+
+
+@scripts
+def test_root_starts_only_roots_own(
+    shell: Shell,
+    toy: Callable[..., None],
+    built: list[tuple[Recipe, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toy()
+    monkeypatch.setattr(native, "_may_run", lambda server: False)
+    monkeypatch.setattr(match, "ask", lambda server: pytest.fail("started"))
+    code, _, err = shell("native", "build", "--match", "toy")
+    assert code == 1
+    assert "root starts no program that others can change" in err
 
 
 def test_a_host_that_has_none_of_its_own(
