@@ -50,8 +50,8 @@ _NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
 class LlamaServerRouter:
     """See :class:`srhpm_plugin.host.Host`.
 
-    An installation is a file of presets (``--path``) or, without one, the ``llama-server`` that the
-    user's ``PATH`` leads to; neither that program nor its folder is changed.
+    An installation is a file of presets or a ``llama-server`` (``--path``), without either the one
+    that the user's ``PATH`` leads to; neither that program nor its folder is changed.
     """
 
     name = "llama-server-router"
@@ -159,11 +159,14 @@ _TRUE = ("true", "1", "on", "enabled")
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """The file named, or the only one in a folder."""
+    """The file named; of a folder its only file of presets, else its ``llama-server``."""
     path = expand(path).absolute().resolve()
-    files = [path] if path.is_file() else sorted(path.glob("*.ini")) if path.is_dir() else []
-    if len(files) == 1 and files[0].is_file():
-        yield files[0]
+    presets_files = sorted(path.glob("*.ini")) if path.is_dir() else []
+    for file in (path, *(presets_files if len(presets_files) == 1 else ()), path / _NAME):
+        named = file.suffix.lower() == ".ini" or file.name.lower().startswith("llama-server")
+        if named and file.is_file() and not Note.path_for(file).exists():
+            yield file
+            return
 
 
 def _program() -> Iterator[Path]:

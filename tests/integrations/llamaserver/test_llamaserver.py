@@ -105,6 +105,14 @@ def test_the_program_of_the_path(on_path: Path, install: Callable, tools: Tools)
         HOST.steps(found, tools, "select")
 
 
+def test_named_by_path(file: Path, on_path: Path) -> None:
+    assert [f.root for f in HOST.find(file.parent)] == [file]
+    assert [f.root for f in HOST.find(on_path)] == [on_path]
+    assert [f.root for f in HOST.find(on_path.parent)] == [on_path]
+    (file.parent / "second.ini").write_text("")
+    assert list(HOST.find(file.parent)) == []
+
+
 def test_nothing_to_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list(HOST.find(None)) == []
