@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import openai
+import psutil
 import pytest
 
 from srhpm_plugin.integrations.ramalama import RamaLama
@@ -103,8 +104,7 @@ def test_its_runtime(
 
     port = free_port()
     serve = ["--nocontainer", "--runtime", "srhpm", "serve", "-p", str(port), f"file://{smollm2}"]
-    # A session of its own: RamaLama leaves its server running when it is killed alone.
-    child = start(Path("/usr/bin/env"), ["setsid", "-w", "ramalama", *serve])
+    child = start(tmp_path / "bin" / "ramalama", serve)
     child.wait_healthy(f"http://127.0.0.1:{port}")
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", timeout=120)
     (name,) = [m.id for m in client.models.list()]
@@ -114,7 +114,7 @@ def test_its_runtime(
     assert said.choices[0].message.content
     assert said.model_extra["timings"]["speculation"]["type"] != "none"  # type: ignore[index]
     assert any(f"{name} runs on SR-HPM" in line for line in child.lines)
-    _end_group(child.process.pid)
+    _end(child.process.pid)
 
     undo()
     assert tree(ramalama) == before
@@ -175,11 +175,9 @@ def test_a_ramalama_whose_runtime_has_moved(
         server.write_text(kept)
 
 
-def _end_group(pid: int) -> None:
-    """Ends what a session leader started, as a closed terminal does."""
-    import psutil
-
+def _end(pid: int) -> None:
+    """Ends RamaLama's server, as Ctrl+C does; RamaLama killed alone leaves it running."""
     processes = psutil.Process(pid).children(recursive=True)
-    for process in reversed(processes):
+    for process in processes:
         process.terminate()
     assert not psutil.wait_procs(processes, timeout=30)[1]
