@@ -182,7 +182,9 @@ def test_whatever_ends_the_models(last: str, end: str, newline: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["{}", '"{}"', "'{}'", "|\n      {}", ">-\n      {}"])
-@pytest.mark.parametrize("word", ["/ours/llama-server", "'/our own/llama-server'"])
+@pytest.mark.parametrize(
+    "word", ["/ours/llama-server", "'/our own/llama-server'", r"C:\ours\llama-server.exe"]
+)
 def test_a_program_in_each_style(style: str, word: str) -> None:
     text = f"models:\n  a:\n    cmd: {style.format('/x/llama-server --port 1')}\n"
     (entry,) = config.entries(config.parse(text))
