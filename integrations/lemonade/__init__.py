@@ -97,6 +97,16 @@ class Lemonade:
     def models(self, found: Installation) -> Iterable[HostModel]:
         return models(found.root)
 
+    def own_server(self, found: Installation) -> Path | None:
+        """Of a backend with a GPU, if there is one."""
+        cache = Path(found.facts["cache"])
+        servers = [built(cache, backend) for backend in ("cuda", "rocm", "vulkan", "cpu")]
+        return next((server for server in servers if server is not None), None)
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """Only the server tells it."""
+        return None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """In mode ``select`` only the backend ``cpu`` is ours, which is chosen for a model."""
         return Translated(request, request.model.name, picked=call.mode == "select")

@@ -140,6 +140,13 @@ class LlamaServerRouter:
                 unfit="it computes embeddings" if section.get(*_EMBEDS) in _TRUE else None,
             )
 
+    def own_server(self, found: Installation) -> Path | None:
+        return _stock() if found.root.suffix.lower() == ".ini" else found.root
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """Only the server tells it."""
+        return None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """The router gives the section's name as alias."""
         name = _alias(call.argv)

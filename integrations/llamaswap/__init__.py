@@ -113,6 +113,23 @@ class LlamaSwap:
             if one is not None:
                 yield one
 
+    def own_server(self, found: Installation) -> Path | None:
+        """Of the first model, also where ours stands for it."""
+        try:
+            entries = _entries(_read(found.root))
+        except (OSError, ValueError):
+            return None
+        for entry in entries:
+            note = edit.note_of(entry.program)
+            server = note.original if note else config.located(entry.program)
+            if server is not None:
+                return server
+        return None
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """Only the server tells it."""
+        return None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """Only twins start the drop-in in mode ``select``: each start there is picked."""
         return Translated(request, request.model.name, picked=call.mode == "select")

@@ -88,6 +88,14 @@ class RamaLama:
     def models(self, found: Installation) -> Iterable[HostModel]:
         return _models.models(Path(found.facts.get("store") or store()))
 
+    def own_server(self, found: Installation) -> Path | None:
+        """What it runs with ``--nocontainer``."""
+        return _stock()
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """Only the server tells it."""
+        return None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """RamaLama gives its name of the model as alias, and always a number of threads: half of
         the CPUs, at least four, unless its user says another. That one the plan's takes the place

@@ -83,6 +83,13 @@ class UnslothStudio:
         """None of its own: its files are Hugging Face's cache, which is looked at anyway."""
         return ()
 
+    def own_server(self, found: Installation) -> Path | None:
+        return _bundled(found.root)
+
+    def llama_cpp_tag(self, found: Installation) -> str | None:
+        """Only the server tells it."""
+        return None
+
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         return Translated(request, request.model.name)
 

@@ -148,3 +148,10 @@ def test_the_backend_is_the_pick(mode: Any, picked: bool) -> None:
     told = HOST.translate(HostCall("lemonade", (), {}, {}, mode), request)
     assert isinstance(told, Translated)
     assert told.picked is picked
+
+
+def test_its_own_server(user: Path) -> None:
+    """For a build that matches it: the one with a GPU."""
+    server = HOST.own_server(found_in(user))
+    assert server is not None
+    assert server.parts[-3:-1] == ("vulkan", "llama-b9999")

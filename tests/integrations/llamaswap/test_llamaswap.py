@@ -257,3 +257,19 @@ def test_twins_are_picked() -> None:
 )
 def test_the_configuration_of_a_running_one(arguments: list[str], value: str | None) -> None:
     assert places.config_of(arguments) == value
+
+
+@pytest.mark.parametrize("mode", ["all", "select"])
+def test_its_own_server(
+    tmp_path: Path, install: Callable, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a build that matches it, also while ours stands for it."""
+    server = tmp_path / f"llama-server{EXE}"
+    server.write_text("#!/bin/sh\n")
+    server.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = tmp_path / "config.yaml"
+    path.write_text("models:\n  a: {cmd: llama-server --port 1}\n")
+    assert HOST.own_server(found_in(path)) == server
+    install(HOST, found_in(path), mode)
+    assert HOST.own_server(found_in(path)) == server
