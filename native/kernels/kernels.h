@@ -18,6 +18,33 @@ struct Product {
 // Computes rows [16 * first, 16 * last) of a product.
 using Multiply = void (*)(const Product & product, int64_t first, int64_t last);
 
+// A product of weights that are floats, in ggml's own layout, and columns of floats.
+struct FloatProduct {
+    const uint8_t *       weights; // rows of k of one of `float_types`
+    size_t                stride;  // bytes from a row to the next
+    int64_t               k;       // any number
+    int64_t               rows;
+    const float * const * columns; // n_columns pointers to k floats each
+    float * const *       out;     // n_columns pointers to `rows` floats each
+    int64_t               n_columns;
+};
+
+// Computes rows [16 * first, 16 * last) of a product, as far as there are any.
+using MultiplyFloats = void (*)(const FloatProduct & product, int64_t first, int64_t last);
+
+inline constexpr ggml_type float_types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
+constexpr int              N_FLOAT_TYPES = 3;
+
+// Index into `float_types`, -1 for another type.
+constexpr int float_index(ggml_type type) {
+    for (int i = 0; i < N_FLOAT_TYPES; ++i) {
+        if (float_types[i] == type) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 // Quantizes blocks * 32 floats, rounding to nearest even, to [-127, 127], with the sums that products
 // with weights of format `f` need.
 using Quantize = void (*)(const float * x, Activation * out, int64_t blocks, const Format & f);
@@ -49,10 +76,11 @@ using Attend = void (*)(const Attention & task);
 // The kernels of one instruction set. Column j of a product is bit-identical whatever the other
 // columns are, how many there are, and however rows are shared among threads.
 struct Kernels {
-    const char * isa;
-    Quantize     quantize;
-    Attend       attend;
-    Multiply     multiply[N_FORMATS];
+    const char *   isa;
+    Quantize       quantize;
+    Attend         attend;
+    Multiply       multiply[N_FORMATS];
+    MultiplyFloats multiply_floats[N_FLOAT_TYPES];
 };
 
 // Each compiled in a translation unit of its own, with flags of its own; null where it is not built.

@@ -21,6 +21,7 @@ struct Simd {
 #endif
     static constexpr int TILE   = 8; // columns of a pass over the weights
     static constexpr int CHAINS = 1;
+    static constexpr int FLOAT_TILE = 3; // columns at a time where weights are floats: 12 sums
 
     using Bytes = __m256i;
     using Table = __m256i;
@@ -102,6 +103,9 @@ struct Simd {
 
     static Float from_half(const uint8_t * p) {
         return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p));
+    }
+    static Float from_bfloat(const uint8_t * p) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *) p)), 16));
     }
     static Ints from_int8(const uint8_t * p) {
         return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *) p));

@@ -16,6 +16,7 @@ struct Simd {
     static constexpr int LARGEST = 255; // unsigned weight that can be multiplied
     static constexpr int TILE    = 8;   // columns held in registers
     static constexpr int CHAINS  = 2;   // independent sums that hide the latency at few columns
+    static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
 
     using Bytes = __m512i;
     using Table = __m512i;
@@ -64,6 +65,9 @@ struct Simd {
 
     static Float from_half(const uint8_t * p) {
         return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+    }
+    static Float from_bfloat(const uint8_t * p) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *) p)), 16));
     }
     static Ints from_int8(const uint8_t * p) {
         return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *) p));

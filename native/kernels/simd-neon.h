@@ -28,6 +28,7 @@ struct Simd {
     static constexpr int LARGEST = 127;
     static constexpr int TILE    = 8; // sums 8, activations 16, weights and what decodes them 8
     static constexpr int CHAINS  = 1;
+    static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
 
     using Bytes = uint8x16_t;
     using Table = uint8x16_t;
@@ -71,6 +72,9 @@ struct Simd {
 
     static Float from_half(const uint8_t * p) {
         return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
+    }
+    static Float from_bfloat(const uint8_t * p) {
+        return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
     }
     static Ints from_int8(const uint8_t * p) {
         return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(four_bytes(p)))));

@@ -15,6 +15,7 @@ struct Simd {
     static constexpr int LARGEST = 255;
     static constexpr int TILE    = 2;
     static constexpr int CHAINS  = 1;
+    static constexpr int FLOAT_TILE = 2; // columns at a time where weights are floats: 8 sums
 
     typedef uint8_t  Bytes __attribute__((vector_size(16)));
     typedef uint8_t  Table __attribute__((vector_size(16)));
@@ -78,6 +79,11 @@ struct Simd {
             r[i] = ggml_fp16_to_fp32(h);
         }
         return r;
+    }
+    static Float from_bfloat(const uint8_t * p) {
+        uint16_t b[VROWS];
+        memcpy(b, p, sizeof(b));
+        return as_float(shift<16>(Ints{b[0], b[1], b[2], b[3]}));
     }
     static Ints from_int8(const uint8_t * p) {
         return Ints{(int8_t) p[0], (int8_t) p[1], (int8_t) p[2], (int8_t) p[3]};

@@ -1,12 +1,14 @@
-// Products over weights in the buffer type CPU_SRHPM, through graphs on the CPU device as a model's run:
-// MUL_MAT and MUL_MAT_ID, every format, whole and odd numbers of rows, activations that are not
-// contiguous, several thread counts.
-//   * a column (a token's column, for experts) equals the product over it alone, bit for bit;
-//   * it lies as near to a product in double precision as rounding activations to 8 bits allows;
+// Products over weights in the buffer type CPU_SRHPM, and over floats in the plain one, through graphs on
+// the CPU device as a model's run: MUL_MAT and MUL_MAT_ID, every format, whole and odd numbers of rows,
+// activations that are not contiguous, several thread counts.
+//   * a column (a token's column, for experts) equals the product over it alone, bit for bit; with dense
+//     floats in passes of up to 8 tokens, or SRHPM_EXACT of them;
+//   * it lies as near to a product in double precision as rounding activations to 8 bits allows, for
+//     floats as near as float sums do (upstream rounds activations to 16 bits);
 //   * it is about what the same weights give in the plain CPU buffer.
 // Exit code 77: this processor has no kernels, or SRHPM_ISA names none.
 
-#include "format.h"
+#include "kernels.h"
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -16,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -75,6 +78,16 @@ struct Cpu {
     void set_threads(int n) const { ((ggml_backend_set_n_threads_t) address("ggml_backend_set_n_threads"))(backend, n); }
 };
 
+bool is_float(ggml_type type) {
+    return srhpm::float_index(type) >= 0;
+}
+
+// Tokens of the widest pass whose dense products are ours.
+int64_t widest(ggml_type type) {
+    const char * exact = std::getenv("SRHPM_EXACT");
+    return is_float(type) ? std::max<int64_t>(8, exact ? std::atoi(exact) : 0) : MOST;
+}
+
 bool has_grid(ggml_type type) {
     return type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ2_S ||
            type == GGML_TYPE_IQ3_XXS || type == GGML_TYPE_IQ3_S;
@@ -97,25 +110,40 @@ std::vector<uint8_t> random_weights(ggml_type type, int64_t k, int64_t rows) {
     return data;
 }
 
-// The same matrices (one, or one per expert) packed, plain, and dequantized.
+// The same matrices (one, or one per expert) packed (if they are not floats), plain, and dequantized. Rows
+// of floats may be parts of rows that are longer by `apart`.
 struct Weights {
-    ggml_context *        ctx = ggml_init({4 * ggml_tensor_overhead(), nullptr, true});
+    ggml_context *        ctx = ggml_init({8 * ggml_tensor_overhead(), nullptr, true});
     ggml_tensor *         packed;
     ggml_tensor *         plain;
     ggml_backend_buffer_t buffers[2];
     floats                values;
 
-    Weights(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, int64_t experts) {
-        const std::vector<uint8_t> data = random_weights(type, k, rows * experts);
-        values.resize(k * rows * experts);
-        ggml_get_type_traits(type)->to_float(data.data(), values.data(), (int64_t) values.size());
+    Weights(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, int64_t experts, int64_t apart = 0) {
+        const std::vector<uint8_t> data = random_weights(type, k + apart, rows * experts);
+        floats                     all((k + apart) * rows * experts);
+        if (type == GGML_TYPE_F32) {
+            std::memcpy(all.data(), data.data(), data.size());
+        } else {
+            ggml_get_type_traits(type)->to_float(data.data(), all.data(), (int64_t) all.size());
+        }
+        for (int64_t r = 0; r < rows * experts; ++r) {
+            values.insert(values.end(), &all[r * (k + apart)], &all[r * (k + apart)] + k);
+        }
 
         ggml_tensor ** tensors[] = {&packed, &plain};
         for (int i = 0; i < 2; ++i) {
-            *tensors[i] = ggml_new_tensor_3d(ctx, type, k, rows, experts);
-            buffers[i]  = ggml_backend_alloc_ctx_tensors_from_buft(ctx, i ? cpu.plain : cpu.packed); // the one without memory
+            *tensors[i] = ggml_new_tensor_3d(ctx, type, k + apart, rows, experts);
+            // the one without memory
+            buffers[i] = ggml_backend_alloc_ctx_tensors_from_buft(ctx, i || is_float(type) ? cpu.plain : cpu.packed);
             ggml_backend_buffer_set_usage(buffers[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
             ggml_backend_tensor_set(*tensors[i], data.data(), 0, data.size());
+        }
+        if (apart) {
+            packed = ggml_view_3d(ctx, packed, k, rows, experts, packed->nb[1], packed->nb[2], 0);
+            ggml_backend_view_init(packed);
+            plain = ggml_view_3d(ctx, plain, k, rows, experts, plain->nb[1], plain->nb[2], 0);
+            ggml_backend_view_init(plain);
         }
     }
     ~Weights() {
@@ -169,19 +197,20 @@ struct Nearness {
 };
 
 // `got` are the products of `rows` rows of k weights and one column, whose activations are rounded by
-// up to half a step of 1/127 of their block's largest.
-void check_bound(const std::string & name, const float * w, int64_t k, int64_t rows, const float * x, const float * got) {
+// up to half a step of 1/127 of their block's largest, unless `exact`.
+void check_bound(const std::string & name, bool exact, const float * w, int64_t k, int64_t rows, const float * x, const float * got) {
     for (int64_t r = 0; r < rows; ++r, w += k) {
         double want = 0, most = 0;
         for (int64_t b = 0; b < k; b += srhpm::BLOCK) {
-            double largest = 0, weights = 0;
-            for (int64_t i = b; i < b + srhpm::BLOCK; ++i) {
+            double largest = 0, weights = 0, terms = 0;
+            for (int64_t i = b; i < std::min(b + srhpm::BLOCK, k); ++i) {
                 want += (double) w[i] * x[i];
                 largest = std::max(largest, (double) std::fabs(x[i]));
                 weights += std::fabs(w[i]);
+                terms += std::fabs(w[i] * x[i]);
             }
             // the second term: sums of floats
-            most += weights * largest * (0.5 / 127 + 1e-5);
+            most += exact ? terms * 1e-6 : weights * largest * (0.5 / 127 + 1e-5);
         }
         if (!(std::fabs(got[r] - want) <= most)) {
             fail(name + ": row " + std::to_string(r) + " is " + std::to_string(got[r]) + ", should be " + std::to_string(want));
@@ -194,7 +223,7 @@ void check_bound(const std::string & name, const float * w, int64_t k, int64_t r
 using Columns = std::function<floats(int threads, int64_t first, int64_t n, bool plain)>;
 
 // Batches of columns against columns alone, which are returned.
-std::vector<floats> check_columns(const std::string & name, const Columns & columns) {
+std::vector<floats> check_columns(const std::string & name, int64_t most, const Columns & columns) {
     std::vector<floats> alone;
     Nearness            plain;
     for (int64_t j = 0; j < MOST; ++j) {
@@ -207,7 +236,7 @@ std::vector<floats> check_columns(const std::string & name, const Columns & colu
     for (int64_t m : COLUMNS) {
         const int64_t first = (MOST - m) / 2;
         for (int threads : THREADS) {
-            if (threads > FEW && m % 4 != 1) {
+            if (m > most || (threads > FEW && m % 4 != 1)) {
                 continue;
             }
             const floats all = columns(threads, first, m, false);
@@ -249,19 +278,20 @@ ggml_tensor * activations(Graph & g, const floats & x, int64_t k, int64_t first,
     return parts > 1 ? ggml_permute(g.ctx, whole, 0, 2, 1, 3) : whole;
 }
 
-void check_mul_mat(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, Layout layout) {
+void check_mul_mat(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, Layout layout, int64_t apart = 0) {
     const std::string name = "mul_mat " + std::string(ggml_type_name(type)) + " " + std::to_string(k) + "x" +
-                             std::to_string(rows) + (layout == STRIDED ? " strided" : layout == PERMUTED ? " permuted" : "");
-    const Weights w(cpu, type, k, rows, 1);
+                             std::to_string(rows) + (layout == STRIDED ? " strided" : layout == PERMUTED ? " permuted" : "") +
+                             (apart ? " of a view" : "");
+    const Weights w(cpu, type, k, rows, 1, apart);
     const floats  x     = random_floats(k * MOST, 12);
-    const auto    alone = check_columns(name, [&](int threads, int64_t first, int64_t n, bool plain) {
+    const auto    alone = check_columns(name, widest(type), [&](int threads, int64_t first, int64_t n, bool plain) {
         floats kept;
         return compute(cpu, threads, [&](Graph & g) {
             return ggml_mul_mat(g.ctx, plain ? w.plain : w.packed, activations(g, x, k, first, n, layout, kept));
         });
     });
     for (int64_t j = 0; j < MOST; ++j) {
-        check_bound(name, w.values.data(), k, rows, &x[j * k], alone[j].data());
+        check_bound(name, is_float(type), w.values.data(), k, rows, &x[j * k], alone[j].data());
     }
 }
 
@@ -288,7 +318,7 @@ void check_mul_mat_id(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, 
             ids[t * EXPERTS + s] = expert(t, s);
         }
     }
-    const auto alone = check_columns(name, [&](int threads, int64_t first, int64_t n, bool plain) {
+    const auto alone = check_columns(name, MOST, [&](int threads, int64_t first, int64_t n, bool plain) {
         return compute(cpu, threads, [&](Graph & g) {
             ggml_tensor * all    = ggml_new_tensor_3d(g.ctx, GGML_TYPE_F32, stride, slots, n);
             ggml_tensor * sorted = ggml_new_tensor_2d(g.ctx, GGML_TYPE_I32, EXPERTS, n);
@@ -299,7 +329,7 @@ void check_mul_mat_id(const Cpu & cpu, ggml_type type, int64_t k, int64_t rows, 
     });
     for (int64_t t = 0; t < MOST; ++t) {
         for (int64_t s = 0; s < USED; ++s) {
-            check_bound(name, &w.values[expert(t, s) * rows * k], k, rows, &x[(t * slots + s % slots) * stride], &alone[t][s * rows]);
+            check_bound(name, is_float(type), &w.values[expert(t, s) * rows * k], k, rows, &x[(t * slots + s % slots) * stride], &alone[t][s * rows]);
         }
     }
 }
@@ -315,6 +345,12 @@ void check(const Cpu & cpu, ggml_type type) {
     check_mul_mat_id(cpu, type, unit, 19, true, false);
     check_mul_mat_id(cpu, type, unit, 5, false, true);
     check_mul_mat_id(cpu, type, unit, 1, true, true);
+    if (is_float(type)) { // rows of any length
+        check_mul_mat(cpu, type, 77, 21, PERMUTED);
+        check_mul_mat(cpu, type, 3, 1, CONTIGUOUS);
+        check_mul_mat(cpu, type, 100, 50, STRIDED, 12);
+        check_mul_mat_id(cpu, type, 45, 18, true, true);
+    }
 }
 
 } // namespace
@@ -329,6 +365,9 @@ int main() {
     for (const srhpm::Format & f : srhpm::formats) {
         check(cpu, f.type);
     }
-    std::printf("%d formats, %d graphs: %s\n", srhpm::N_FORMATS, graphs, failures ? "FAILED" : "all right");
+    for (const ggml_type type : srhpm::float_types) {
+        check(cpu, type);
+    }
+    std::printf("%d formats, %d graphs: %s\n", srhpm::N_FORMATS + srhpm::N_FLOAT_TYPES, graphs, failures ? "FAILED" : "all right");
     return failures ? 1 : 0;
 }

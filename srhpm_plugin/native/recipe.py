@@ -23,6 +23,7 @@ PROGRAMS = (
 )
 TESTS = (
     "test-exact",
+    "test-floats",
     "test-kernels",
     "test-offload",
     "test-packed",

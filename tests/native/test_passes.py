@@ -40,7 +40,7 @@ def all_equal(done: subprocess.CompletedProcess[str], settings: int) -> None:
     assert done.stdout.count("all equal") == settings
 
 
-@pytest.mark.parametrize("kind", ["Q4_K_M", "Q4_0", "IQ3_S", "Q8_0"])
+@pytest.mark.parametrize("kind", ["Q4_K_M", "Q4_0", "IQ3_S", "Q8_0", "F16", "BF16"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_tiny_models(server_dir: Path, tiny_quantized: Quantized, arch: str, kind: str) -> None:
     model = tiny_quantized(arch, kind)

@@ -42,12 +42,18 @@ def test_kernels(server_dir: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_kernels_for_floats(server_dir: Path) -> None:
+    done = run(server_dir / "test-floats")
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("isa", ["", "avx2", "portable"])
 def test_packed_products(server_dir: Path, isa: str) -> None:
-    """Each column of products over packed weights as computed alone, and right."""
+    """Each column of products over packed weights and floats as computed alone, and right."""
     if chosen_kernels(platform.machine(), host_isa(), isa) is None:
         pytest.skip(f"no {isa or 'fast'} kernels on this processor")
-    done = run(server_dir / "test-packed", SRHPM_ISA=isa, OMP_WAIT_POLICY="passive")
+    env = {"SRHPM_EXACT": "33"} if isa == "avx2" else {}  # else floats up to 8
+    done = run(server_dir / "test-packed", SRHPM_ISA=isa, OMP_WAIT_POLICY="passive", **env)
     assert done.returncode == 0, done.stdout
 
 

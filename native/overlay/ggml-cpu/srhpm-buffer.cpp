@@ -7,6 +7,7 @@
 #include "ggml-cpu.h"
 #include "kernels.h"
 #include "pack.h"
+#include "srhpm-floats.h"
 #include "srhpm-mul-mat.h"
 #include "srhpm-switch.h"
 #include "traits.h"
@@ -187,7 +188,7 @@ class extra_buffer_type : public ggml::cpu::extra_buffer_type {
     }
 
     ggml::cpu::tensor_traits * get_tensor_traits(const ggml_tensor * op) override {
-        return takes(op) ? (ggml::cpu::tensor_traits *) op->src[0]->extra : nullptr;
+        return takes(op) ? (ggml::cpu::tensor_traits *) op->src[0]->extra : srhpm_floats_traits(op);
     }
 };
 
