@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from srhpm_plugin.packing import PACKED
+from srhpm_plugin.packing import IN_PLACE, PACKED
 
 # x86: the product of four and more tokens is another kernel than that of one, with another order
 # of adding (measured bit by bit; Q4_0, IQ4_NL and MXFP4 are repacked too and add alike).
@@ -36,4 +36,9 @@ def varying_types(types: Iterable[str], machine: str, isa: tuple[str, ...]) -> t
 
 def without_kernels(types: Iterable[str]) -> tuple[str, ...]:
     """Those of ``types`` that our kernels do not take, in order."""
+    return tuple(name for name in unpacked(types) if name.upper() not in IN_PLACE)
+
+
+def unpacked(types: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``types`` that our buffer type does not take, in order."""
     return tuple(name for name in types if name.upper() not in PACKED)

@@ -17,7 +17,7 @@ from srhpm_plugin.packing import is_factor
 from srhpm_plugin.plan import KernelSetting, LaunchPlan
 
 from .arguments import has_gpu, server_argv, uses_gpu
-from .repack import varying_types, without_kernels
+from .repack import unpacked, varying_types, without_kernels
 
 NAME = "srhpm"
 BUILD = "srhpm-plugin native build"
@@ -91,15 +91,16 @@ class SrhpmBackend:
         if chosen is None:
             which = f" called {named} ({_ISA})" if named else ""
             return Kernels(None, f"no kernels{which} for this processor: upstream's are used")
-        types = without_kernels(model_types)
-        if len(types) == len(model_types):
+        # Norms and biases are F32 in every file: they are what a model is made of only alone.
+        types = tuple(name for name in model_types if name != "F32") or model_types
+        if without_kernels(types) == types:
             return Kernels(None, f"no kernels for {_listed(types)} weights: upstream's are used")
-        kept = varying_types(types, platform.machine(), isa)
+        kept = varying_types(unpacked(types), platform.machine(), isa)
         if kept:
             return Kernels(
                 None,
-                f"no kernels for {_listed(kept)} weights, and what keeps upstream's exact for them "
-                "(--no-repack) switches ours off for all",
+                f"{_listed(kept)} weights stay upstream's, and what keeps those exact "
+                "(--no-repack) switches our kernels off for all",
             )
         return Kernels(chosen, f"{chosen} kernels")
 
@@ -125,18 +126,24 @@ class SrhpmBackend:
 
 def _with_kernels(model_types: tuple[str, ...], plan: LaunchPlan) -> list[str]:
     """Exactness where our kernels multiply by what they have a form for."""
-    rest = without_kernels(model_types)
+    rest = unpacked(model_types)
     # Norms and biases are F32 in every file and no factors of a product.
     if not any(t.type == "F32" and is_factor(t) for t in plan.model.tensors):
         rest = tuple(name for name in rest if name != "F32")
     others = "attention" + (f" and {_listed(rest)} weights" if rest else "")
-    verb = "do" if rest else "does"
-    slow = "long contexts" + (" and wide passes are" if rest else " are")
-    choices = [
-        "packed weights give each token the result it has alone, however many tokens are in a pass",
-        f"{others} {verb} so in passes of up to {exact_columns(plan)} tokens: {slow} slower than "
-        "upstream's",
-    ]
+    # Floats have kernels of ours up to there, and upstream's beyond.
+    slow = "long contexts" + (" and wide passes are" if without_kernels(rest) else " are")
+    choices = []
+    same = "each token the result it has alone"
+    if unpacked(model_types) != model_types:
+        choices.append(f"packed weights give {same}, however many tokens are in a pass")
+        so = "do so" if rest else "does so"
+    else:
+        so = f"give {same}" if rest else f"gives {same}"
+    choices.append(
+        f"{others} {so} in passes of up to {exact_columns(plan)} tokens: {slow} slower than "
+        "upstream's"
+    )
     if plan.parallel > 1:
         choices.append(
             "while one slot reads a prompt, tokens of the others take part in its wide passes, "

@@ -58,7 +58,10 @@ PACKED: dict[str, Packed] = {
     "MXFP4": Packed(256, 16, 0),
     "NVFP4": Packed(256, 32, 0),
 }
-"""The weight types there are kernels for (upper-case ggml names)."""
+"""The weight types that there are kernels for in a form of ours (upper-case ggml names)."""
+
+IN_PLACE = frozenset(("F32", "F16", "BF16"))
+"""The weight types that there are kernels for as the file holds them."""
 
 
 def is_factor(tensor: Tensor) -> bool:

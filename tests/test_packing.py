@@ -9,7 +9,7 @@ import pytest
 from srhpm_plugin.gguf.ggml_types import GGML_TYPES
 from srhpm_plugin.model import Tensor
 from srhpm_plugin.native.recipe import native_dir
-from srhpm_plugin.packing import PACKED, Packed, held_bytes, is_factor, packed_bytes
+from srhpm_plugin.packing import IN_PLACE, PACKED, Packed, held_bytes, is_factor, packed_bytes
 
 # {GGML_TYPE_Q4_K, 4, 1, Scale::super, true, ...
 ROW = re.compile(
@@ -30,6 +30,12 @@ def test_the_table_is_the_headers() -> None:
     known = {kind.name for kind in GGML_TYPES.values()}
     assert set(PACKED) <= known
     assert all(kind.block % 32 == 0 for kind in GGML_TYPES.values() if kind.name in PACKED)
+
+
+def test_what_stays_in_place_is_the_kernels() -> None:
+    text = (native_dir() / "kernels" / "kernels.h").read_text("utf-8")
+    (types,) = re.findall(r"float_types\[\] = \{(.*?)\}", text)
+    assert {name.strip().removeprefix("GGML_TYPE_") for name in types.split(",")} == IN_PLACE
 
 
 @pytest.mark.parametrize(

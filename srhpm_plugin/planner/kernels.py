@@ -9,6 +9,7 @@ from ..backend import Kernels
 from ..errors import UserError
 from ..machine.types import Machine
 from ..model import ModelInfo
+from ..packing import is_factor, packed_bytes
 from ..plan import HostRequest, KernelSetting
 from .memory import CPU, layer_devices, placements
 from .outline import PlanOutline
@@ -72,6 +73,8 @@ def kernel_reasons(plan: PlanOutline) -> tuple[str, ...]:
     layers = layer_devices(plan.model, plan.machine.gpus, plan.gpu_layers)
     if CPU not in layers and not plan.cpu_moe:
         return ()  # all that is multiplied by lies on GPUs
+    if not any(is_factor(t) and packed_bytes(t) is not None for t in plan.model.tensors):
+        return (f"{kernels.why}: weights stay as the file holds them",)
     packed, plain = _in_ram(plan, packed=True), _in_ram(plan, packed=False)
     where = " in RAM" if plan.gpu_layers else ""
     reason = (

@@ -155,7 +155,7 @@ def test_kernels_need_repacking_allowed(make_plan, kernels, types):
 
 
 def test_what_amx_varies_goes_before_speed(make_plan, kernels):
-    """No kernel takes F16, and AMX's product of F16 depends on the columns."""
+    """AMX takes F16 before our kernels do, and its product depends on the columns."""
     kernels("amx_int8")
     types = ("Q8_0", "F16")
     assert "--no-repack" in SrhpmBackend().command(make_plan(types)).argv
@@ -173,7 +173,9 @@ def test_which_kernels(kernels, monkeypatch):
     assert ask(*base).isa == "avx2"
     assert ask(*base, "avx_vnni").isa == "avxvnni"
     assert "no kernels for this processor" in ask("avx2").why
-    assert "F16 and F32 weights" in ask(*base, types=("F16", "F32")).why
+    assert ask(*base, types=("F16", "F32")).isa == "avx2"
+    assert ask(*base, types=("F32",)).isa == "avx2"
+    assert "no kernels for IQ1_S weights" in ask(*base, types=("IQ1_S", "F32")).why
     assert ask(*base, setting="off").isa is None
     monkeypatch.setenv("SRHPM_ISA", "portable")
     assert ask("avx2").isa == "portable"
@@ -269,7 +271,13 @@ def test_exactness_with_kernels(make_plan):
     assert "however many tokens" in weights
     assert attention.startswith("attention does so in passes of up to 8 tokens")
     assert "slower" in attention
-    assert say(("Q4_K", "F16", "F32"))[1].startswith("attention and F16 weights do so")
+    mixed = say(("Q4_K", "F16", "F32"))[1]
+    assert mixed.startswith("attention and F16 weights do so in passes of up to 8 tokens")
+    assert "wide passes are slower" not in mixed, "those are upstream's"
+    (only,) = say(("BF16", "F32"))
+    assert only.startswith("attention and BF16 weights give each token the result it has alone")
+    (slow,) = (line for line in say(("Q4_K", "IQ1_S")) if "IQ1_S" in line)
+    assert "wide passes are slower" in slow
     slots = say(("Q4_K",), parallel=2)[2]
     assert "attention may round otherwise" in slots
     assert say(("Q4_K",), kernels="off")[1].startswith("Q4_K weights are not repacked")

@@ -145,6 +145,9 @@ def test_kernels_in_words(
     assert "the token table once more" in why
     assert said(packing(13), kernels="off") == ("off", "kernels off as asked: upstream's are used")
     assert said(machines.laptop)[1].startswith("no kernels for this processor")
+    floats = models.make(**(models.small_sizes | {"quant": "F16"}))
+    expected = ("speed", "avx2 kernels: weights stay as the file holds them")
+    assert said(packing(13), floats) == expected
     setting, why = said(packing(28, gpus=[(6, 5.4)]), models.dense27)
     assert setting == "speed"
     assert why.startswith("avx2 kernels: loading packs the weights in RAM, ")
