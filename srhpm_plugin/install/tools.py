@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -56,8 +58,43 @@ def find_tools(found: Installation, state: Path, title: str, command: Sequence[s
         server_folder=server.parent,
         state=state,
     )
+    _check_isolated(tools.python, title)
     _check_account(found, tools, title, command)
     return tools
+
+
+def _check_isolated(python: Path, title: str) -> None:
+    """The drop-in runs Python with ``-I``, so that nothing of the host's gets into it. That leaves
+    out packages which ``pip install --user`` or ``PYTHONPATH`` bring.
+
+    Raises:
+        UserError: our package is one of these.
+    """
+    if not _isolated(python):
+        venv = home.data_dir() / "venv"
+        raise UserError(
+            f"cannot install in {title}",
+            f"{python} does not find srhpm-plugin when the host starts it (pip install --user, or "
+            "PYTHONPATH)",
+            f"put it into an environment of its own: python3 -m venv {shlex.quote(str(venv))} && "
+            f"{shlex.quote(str(venv / 'bin' / 'pip'))} install {shlex.quote(_package())}",
+        )
+
+
+@cache
+def _isolated(python: Path) -> bool:
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", "import srhpm_plugin.dropin"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
 
 
 def fingerprint(tools: Tools) -> dict[str, str]:

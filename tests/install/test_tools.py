@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def test_tools(toy: ToyHost, tools: Path, tmp_path: Path, monkeypatch) -> None:
     assert got.home == Path(os.environ["SRHPM_HOME"])
     monkeypatch.delenv("SRHPM_HOME")
     assert module.find_tools(found, tmp_path / "own", "Toy", []).home is None
+
+
+def test_an_interpreter_that_finds_us_only_by_its_user(
+    toy: ToyHost, tools: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The drop-in's ``-I`` leaves out what the account has installed for itself."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = tmp_path / "bare" / "bin" / "python"
+    monkeypatch.setenv("PYTHONPATH", str(Path(module.__file__).parents[2]))
+    monkeypatch.setattr(sys, "executable", str(bare))
+    (found,) = toy.find(None)
+    with pytest.raises(UserError, match=r"does not find srhpm-plugin .* python3 -m venv "):
+        module.find_tools(found, tmp_path / "own", "Toy", [])
 
 
 @pytest.mark.parametrize(
