@@ -203,15 +203,8 @@ class TakesOut(Protocol):
 
 
 @runtime_checkable
-class OwnServer(Protocol):
+class OwnServer(Host, Protocol):
     """What a host whose server brings GPU libraries along may offer besides."""
-
-    @property
-    def title(self) -> str:
-        """See :class:`Host`."""
-
-    def find(self, path: Path | None) -> Iterable[Installation]:
-        """See :class:`Host`."""
 
     def own_server(self, found: Installation) -> Path | None:
         """The host's own ``llama-server``, also while the drop-in stands in for it; ``None``: this

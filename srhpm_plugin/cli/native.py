@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..errors import UserError
 from ..home import require_usable
+from ..host import Installation, OwnServer
+from ..install.state import find_again, records
 from ..native import build as builder
 from ..native import info as native_info
 from ..native import source
@@ -123,6 +125,16 @@ class _Matched(NamedTuple):
     says: str
 
 
+def _copies(host: OwnServer, path: Path | None) -> Iterator[Installation]:
+    """The copy that the user names, or those that SR-HPM is in and then the others."""
+    if path is None:
+        for record in records(host.name):
+            found = find_again(record.journal, host) if record.journal else None
+            if found is not None:
+                yield found
+    yield from host.find(path)
+
+
 def _may_run(server: Path) -> bool:
     return not hasattr(os, "geteuid") or os.geteuid() != 0 or server.stat().st_uid == 0
 
@@ -131,7 +143,6 @@ def _match(
     name: str, path: Path | None, tag: int | None, tree: Path | None, say: Callable[[str], None]
 ) -> _Matched:
     """Raises :class:`UserError`: the host is not found, or no tag matches."""
-    from ..host import OwnServer
     from ..native import match
     from ..plugins import plugins
 
@@ -142,7 +153,7 @@ def _match(
             "its own llama-server is not known",
             "name its llama.cpp tag: srhpm-plugin native build --portable --tag bNNNNN",
         )
-    servers = ((found, host.own_server(found)) for found in host.find(path))
+    servers = ((found, host.own_server(found)) for found in _copies(host, path))
     found, server = next(((f, s) for f, s in servers if s is not None), (None, None))
     if found is None or server is None:
         raise UserError(

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -186,6 +187,31 @@ def test_a_host_that_has_none_of_its_own(
     assert shell("native", "build", "--match", "nobody")[0] == 1
     assert shell("native", "build", "--path", "/x")[0] == 1
     assert not built
+
+
+@scripts
+def test_the_copy_that_we_are_in_comes_first(
+    shell: Shell,
+    toy: Callable[..., None],
+    built: list[tuple[Recipe, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It may lie where no installer puts one."""
+    toy("version: 9222 (9a532ae4b)")
+    other = tmp_path / "own-tree" / "llama-server"
+    other.parent.mkdir()
+    other.write_text(f"#!/bin/sh\necho {OLLAMAS!r}\n")
+    other.chmod(0o755)
+    ours = Installation("toy", other.parent, "1", True, "")
+    monkeypatch.setattr(native, "records", lambda host: [SimpleNamespace(journal=host)])
+    monkeypatch.setattr(native, "find_again", lambda journal, host: ours)
+    usual = Toy.own_server
+    monkeypatch.setattr(Toy, "own_server", lambda s, f: other if f is ours else usual(s, f))
+    assert shell("native", "build", "--match", "toy")[0] == 0
+    assert [recipe.tag for recipe, _ in built] == [10488]
+    assert shell("native", "build", "--match", "toy", "--path", tmp_path)[0] == 0
+    assert [recipe.tag for recipe, _ in built] == [10488, 9222]
 
 
 @scripts
