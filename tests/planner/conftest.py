@@ -237,6 +237,8 @@ def models() -> SimpleNamespace:
             heads=16,
             window=1024,
             window_every=6,
+            # llama.cpp asks for it; files without are of another format
+            metadata={"gemma3.attention.layer_norm_rms_epsilon": 1e-6},
         ),
         small=model("/models/small-0.6b.gguf", **SMALL),
     )
