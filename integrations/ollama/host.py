@@ -33,7 +33,7 @@ from .translate import translate
 
 NAME = "ollama"
 _FIRST = (0, 30)  # the first version that starts a llama-server
-_SERVE = "upgrade Ollama, or use `srhpm-plugin serve`"
+_SERVE = "upgrade Ollama, or use `srhpm-plugin launch MODEL --run`"
 
 
 class Ollama:

@@ -61,8 +61,10 @@ def find_one(host: Host, path: Path | None) -> Installation:
 
 def copies() -> Iterator[tuple[Host, list[Installation], str | None]]:
     """All hosts with their copies, and what kept one from being looked for."""
+    from ..install.state import copies as known
+
     for _, host in sorted(plugins().hosts().items()):
         try:
-            yield host, list(host.find(None)), None
+            yield host, list(known(host)), None
         except UserError as error:
             yield host, [], error.line()

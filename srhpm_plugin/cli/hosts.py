@@ -40,7 +40,16 @@ def command(as_json: bool) -> None:
         _show(rows, missing)
 
 
+def _install(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    """The command for this copy: without ``--path`` it means the first that can take us."""
+    able = [r for r in rows if r["host"] == row["host"] and r["installable"]]
+    words = ["install", "--host", row["host"]]
+    return words if row is able[0] else [*words, "--path", row["root"]]
+
+
 def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
+    from ..install.trouble import shown
+
     if not plugins().hosts():
         click.echo("No plugin for a host is loaded; see: srhpm-plugin doctor")
     for row in rows:
@@ -49,13 +58,14 @@ def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
         if row["installed"]:
             does = f"SR-HPM is in it; take it out with: srhpm-plugin uninstall --host {row['host']}"
         elif row["installable"]:
-            does = f"{row['how']}; type: srhpm-plugin install --host {row['host']}"
+            does = f"{row['how']}; type: srhpm-plugin {shown(_install(row, rows))}"
         else:
             does = f"not possible: {row['how']}"
         click.echo(printable(f"  {does}"))
     looked = [f"{m['title']} ({m['host']})" for m in missing if m["why"] == "not found here"]
     if looked:
         click.echo(printable(f"Not found here: {', '.join(looked)}"))
+        click.echo("One that lies elsewhere: srhpm-plugin install --host NAME --path DIR")
     for entry in missing:
         if entry["why"] != "not found here":
             click.echo(printable(f"{entry['title']}: {entry['why']}"))

@@ -46,7 +46,11 @@ def command(*, name: str, path: str | None, dry_run: bool, as_json: bool) -> Non
     else:
         title = host.title if host else name
         if not found:
-            click.echo(printable(f"SR-HPM is not in {title}; nothing to do."))
+            others = [str(r.root) for r in records(name) if r.root]
+            where = f"{title} at {given}" if others else title
+            click.echo(printable(f"SR-HPM is not in {where}; nothing to do."))
+            for place in others:
+                click.echo(printable(f"note: it is in {place}"))
         for report in done:
             for line in _lines(title, report, dry_run):
                 click.echo(printable(line))

@@ -154,6 +154,27 @@ def examine(record: Record, host: Host | None) -> Condition:
     return Condition("in place", found=found)
 
 
+def copies(host: Host) -> Iterator[Installation]:
+    """The copies that the host's plugin finds by itself, then those that only ``--path`` found
+    when SR-HPM was installed there."""
+    seen = set()
+    for found in host.find(None):
+        seen.add(str(found.root))
+        yield found
+    try:
+        known = list(records(host.name))
+    except OSError:  # another user's
+        return
+    for record in known:
+        stands = record.journal
+        if stands is None or stands.begin.path is None or stands.begin.root in seen:
+            continue
+        again = find_again(stands, host)
+        if again is not None:
+            seen.add(stands.begin.root)
+            yield again
+
+
 def find_again(stands: Journal, host: Host | None) -> Installation | None:
     """The host's copy of a journal as it is found now."""
     if host is None:

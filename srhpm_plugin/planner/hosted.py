@@ -43,6 +43,7 @@ def hosted(only: str | None = None) -> tuple[tuple[Hosted, ...], tuple[str, ...]
     Raises:
         UserError: ``only`` is no host.
     """
+    from ..install.state import copies
     from ..plugins import plugins
 
     if only is not None:
@@ -55,7 +56,7 @@ def hosted(only: str | None = None) -> tuple[tuple[Hosted, ...], tuple[str, ...]
     troubles = []
     for name, host in hosts.items():
         try:
-            for copy in host.find(None):
+            for copy in copies(host):
                 for model in host.models(copy):
                     # Two copies of a host may share one folder of models.
                     found.setdefault((name, model.name, model.path), Hosted(name, model))

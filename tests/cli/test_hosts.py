@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from toy_host import ToyHost
 
 from srhpm_plugin.cli._installs import check_installations
 from srhpm_plugin.errors import UserError
+from srhpm_plugin.host import HostModel, Installation
 from srhpm_plugin.install.state import installs_dir, records
+from srhpm_plugin.install.trouble import shown
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -29,12 +32,27 @@ def test_hosts(toy: ToyHost, shell: Shell) -> None:
     assert "  SR-HPM is in it; take it out with: srhpm-plugin uninstall" in shell("hosts")[1]
 
 
+def test_the_command_for_each_copy(toy: ToyHost, shell: Shell, tmp_path: Path) -> None:
+    second = tmp_path / "second copy"
+    found = toy.find
+
+    def find(path: Path | None) -> Iterator[Installation]:
+        yield from (replace(f, root=r) for r in (toy.root, second) for f in found(path))
+
+    toy.find = find  # type: ignore[method-assign]
+    commands = [line.partition("type: ")[2] for line in shell("hosts")[1].splitlines()]
+    typed = ["srhpm-plugin", "install", "--host", "toy"]
+    assert shown(typed) in commands
+    assert shown([*typed, "--path", str(second)]) in commands
+
+
 def test_hosts_that_cannot_or_are_not_there(toy: ToyHost, shell: Shell) -> None:
     toy.installable = False
     assert "  not possible: it is too old\n" in shell("hosts")[1]
     (toy.root / "version").unlink()
     out = shell("hosts")[1]
     assert "Toy Host (toy)" in out.rpartition("Not found here: ")[2]
+    assert "srhpm-plugin install --host NAME --path DIR\n" in out
 
     def find(path: object) -> None:
         raise UserError("cannot look", "the disk is gone", "mount it")
@@ -43,6 +61,21 @@ def test_hosts_that_cannot_or_are_not_there(toy: ToyHost, shell: Shell) -> None:
     code, out, _ = shell("hosts")
     assert code == 0
     assert "Toy Host: cannot look: the disk is gone; mount it\n" in out
+
+
+def test_a_copy_named_by_path_is_known_once_installed(toy: ToyHost, shell: Shell) -> None:
+    found = toy.find
+    toy.find = lambda path: found(path) if path else iter(())  # type: ignore[method-assign]
+    toy.listed = (HostModel("one:2b", toy.root / "one.gguf"),)
+    assert "Toy Host (toy)" in shell("hosts")[1].rpartition("Not found here: ")[2]
+    assert "No models" in shell("models", "--host", "toy")[1]
+    assert shell("install", "--host", "toy", "--path", toy.root)[0] == 0
+    out = shell("hosts")[1]
+    assert f"Toy Host 1.0  {toy.root}\n  SR-HPM is in it; " in out
+    assert "Toy Host (toy)" not in out
+    assert "one:2b" in shell("models", "--host", "toy")[1]
+    assert shell("uninstall", "--host", "toy")[0] == 0
+    assert str(toy.root) not in shell("hosts")[1]
 
 
 def test_status_of_nothing(shell: Shell) -> None:
@@ -71,7 +104,8 @@ def test_uninstall_one_of_two_copies(toy: ToyHost, shell: Shell, tmp_path: Path)
     code, out, _ = shell("uninstall", "--host", "toy", "--path", second)
     assert (code, out) == (0, f"SR-HPM is out of Toy Host ({second}).\n")
     assert [r.root for r in records("toy")] == [first]
-    assert "nothing to do" in shell("uninstall", "--host", "toy", "--path", second)[1]
+    said = f"SR-HPM is not in Toy Host at {second}; nothing to do.\nnote: it is in {first}\n"
+    assert shell("uninstall", "--host", "toy", "--path", second)[1] == said
     assert shell("uninstall", "--host", "toy")[0] == 0
     assert list(records()) == []
 
