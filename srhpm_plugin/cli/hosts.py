@@ -40,11 +40,12 @@ def command(as_json: bool) -> None:
         _show(rows, missing)
 
 
-def _install(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    """The command for this copy: without ``--path`` it means the first that can take us."""
-    able = [r for r in rows if r["host"] == row["host"] and r["installable"]]
+def _install(row: dict[str, Any]) -> list[str]:
+    """The command for this copy: without ``--path`` it means the first found that can take us."""
+    found = plugins().host(row["host"]).find(None)
+    first = next((str(copy.root) for copy in found if copy.installable), None)
     words = ["install", "--host", row["host"]]
-    return words if row is able[0] else [*words, "--path", row["root"]]
+    return words if row["root"] == first else [*words, "--path", row["root"]]
 
 
 def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
@@ -58,7 +59,7 @@ def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
         if row["installed"]:
             does = f"SR-HPM is in it; take it out with: srhpm-plugin uninstall --host {row['host']}"
         elif row["installable"]:
-            does = f"{row['how']}; type: srhpm-plugin {shown(_install(row, rows))}"
+            does = f"{row['how']}; type: srhpm-plugin {shown(_install(row))}"
         else:
             does = f"not possible: {row['how']}"
         click.echo(printable(f"  {does}"))

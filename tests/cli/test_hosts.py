@@ -74,6 +74,9 @@ def test_a_copy_named_by_path_is_known_once_installed(toy: ToyHost, shell: Shell
     assert f"Toy Host 1.0  {toy.root}\n  SR-HPM is in it; " in out
     assert "Toy Host (toy)" not in out
     assert "one:2b" in shell("models", "--host", "toy")[1]
+    toy.server.with_name(toy.server.name + ".srhpm").unlink()
+    again = shown(["srhpm-plugin", "install", "--host", "toy", "--path", str(toy.root)])
+    assert f"type: {again}\n" in shell("hosts")[1]
     assert shell("uninstall", "--host", "toy")[0] == 0
     assert str(toy.root) not in shell("hosts")[1]
 
