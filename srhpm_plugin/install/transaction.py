@@ -12,7 +12,7 @@ from .. import home
 from .._version import __version__
 from ..errors import UserError
 from ..host import Host, Installation, Mode, Steps, Tools
-from . import disk, journal, trouble
+from . import disk, intruder, journal, trouble
 from .entries import Entry
 from .execute import BACKUP, Executor
 from .journal import Begin, Journal
@@ -178,6 +178,7 @@ def _already(now: _Now) -> Result:
 
 def _steps(job: Job, tools: Tools) -> tuple[Steps, tuple[str, ...]]:
     steps = job.host.steps(job.found, tools, job.mode)
+    intruder.refuse(steps.operations, job.host.name, job.host.title, job.found.root)
     folders, notes = account_folders(job.found)
     return replace(steps, operations=(*folders, *steps.operations)), notes
 

@@ -25,6 +25,7 @@ from .entries import (
     Symlinked,
 )  # fmt: skip
 from .execute import BACKUP
+from .intruder import is_dropin
 from .places import moved_since
 
 TakeOut = Callable[[Path, bytes], bytes | None]
@@ -94,7 +95,10 @@ class Undoer:
     @_undo.register
     def _(self, entry: FilePlaced) -> Outcome:
         disk.remove(entry.temp)
-        return self._remove(entry.path, disk.digest(entry.path) == entry.sha256)
+        # A drop-in that something has signed or stripped is ours still; left there, it would keep
+        # the host's own server from its place and have none to hand over to.
+        ours = disk.digest(entry.path) == entry.sha256 or is_dropin(entry.path)
+        return self._remove(entry.path, ours)
 
     @_undo.register
     def _(self, entry: HardLinked) -> Outcome:
