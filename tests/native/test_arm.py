@@ -119,6 +119,12 @@ def test_kernels(emulator: str, test_program: Path, seed: int) -> None:
     assert run(emulator, "max", test_program, seed).startswith("neon portable (chosen: neon)")
 
 
+def test_kernels_for_floats(emulator: str, arm_build: Build) -> None:
+    arm_build.make("test-floats")
+    program = arm_build.folder / "bin" / "test-floats"
+    assert run(emulator, "max", program, 1) == "neon portable for floats: all right\n"
+
+
 def test_without_dot_products(emulator: str, test_program: Path) -> None:
     """A processor that lacks them runs no such code, which would be an illegal instruction."""
     said = run(emulator, "cortex-a53", test_program, 4)
