@@ -53,7 +53,7 @@ def environments(path: Path | None) -> Iterator[Found]:
     """Each once, the one on the user's ``PATH`` first.
 
     Args:
-        path: only this environment or folder of packages.
+        path: only this environment, folder of packages, or the one of this program.
     """
     seen: set[Path] = set()
     for folder in _folders(path):
@@ -84,6 +84,8 @@ def _folders(path: Path | None) -> Iterator[Path]:
         path = expand(path).absolute()
         yield path
         yield from _below(path)
+        if path.is_file():
+            yield from _of_program(path)
         return
     program = shutil.which("ramalama")
     if program:

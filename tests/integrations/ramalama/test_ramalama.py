@@ -64,6 +64,8 @@ def test_by_the_program_on_the_path(user: Path, tmp_path: Path) -> None:
     program.chmod(0o755)
     (found,) = HOST.find(None)
     assert found.root == packages
+    (named,) = HOST.find(program)
+    assert named.root == packages
 
 
 def test_an_old_one(tmp_path: Path, tools: Tools) -> None:
