@@ -39,11 +39,18 @@ def _row(path: Path, record: dict[str, Any]) -> dict[str, Any]:
         "reason": _text(record, "reason"),
         "predicted": _number(record, "predicted"),
         "state": _state(record, live),
-        "failure": live.reason if live.state == "failed" else None,
+        "failure": _failure(live.reason) if live.state == "failed" else None,
         "tokens": live.tokens,
         "tok_s": live.tokens / live.seconds if live.tokens and live.seconds else None,
         "acceptance": live.accepted / live.drafted if live.drafted else None,
     }
+
+
+def _failure(reason: str) -> str:
+    """Why a start failed, for people: the server itself only says at which step."""
+    if reason.startswith("listening"):
+        return "it could not listen: is another program at its port? (the model is not to blame)"
+    return reason
 
 
 def _text(record: dict[str, Any], name: str) -> str | None:

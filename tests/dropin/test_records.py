@@ -205,6 +205,13 @@ def test_status_shows_what_was_measured(launch: Callable[..., Path]) -> None:
         assert words in done.output
 
 
+def test_a_port_that_is_taken_says_so(launch: Callable[..., Path]) -> None:
+    launch("state=failed\nreason=listening: it gave up\n")
+    (row,) = launches(5)
+    assert "is another program at its port?" in row["failure"]
+    assert "is another program at its port?" in "\n".join(launch_lines([row]))
+
+
 def test_status_names_what_is_handed_over_and_the_way_out(launch: Callable[..., Path]) -> None:
     launch("state=failed\nreason=loading the model: it gave up\n")
     (row,) = blocked_models()
