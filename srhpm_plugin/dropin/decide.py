@@ -281,7 +281,7 @@ def _rests_on(plan: LaunchPlan) -> str:
         parts.append(f"the drafter {plan.draft.type}{name}")
     if not parts:
         return "picked by the user"
-    return f"expected of {' and '.join(parts)}, not measured yet"
+    return f"a gain is expected of {' and '.join(parts)}, not measured yet"
 
 
 def _answer(

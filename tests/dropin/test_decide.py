@@ -450,5 +450,6 @@ def test_reasons_are_said_in_the_record(decided: Decide, coarse: Path) -> None:
     assert record["model"] == "model.gguf"
     assert record["path"] == str(coarse)
     assert record["needs"] > 0
+    assert "a gain is expected of " in record["reason"]
     assert "not measured yet" in record["reason"]
     assert "hunter2" not in json.dumps(record)
