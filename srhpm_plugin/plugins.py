@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
+from typing import TypeVar
 
 import pluggy
 
@@ -14,6 +16,8 @@ from .backend import Backend
 from .blame import Blame, Blamed
 from .errors import UserError
 from .host import Host
+
+T = TypeVar("T")
 
 GROUP = "srhpm_plugin.v1"
 
@@ -90,14 +94,7 @@ class Plugins:
         Raises:
             UserError: there is none.
         """
-        hosts = self.hosts()
-        if name not in hosts:
-            raise UserError(
-                f"no host {name!r}",
-                "no plugin knows it",
-                f"choose one of: {', '.join(sorted(hosts))}",
-            )
-        return hosts[name]
+        return _named("host", "knows", self.hosts(), name)
 
     def backend(self, name: str) -> Backend:
         """The backend called ``name``.
@@ -105,14 +102,14 @@ class Plugins:
         Raises:
             UserError: there is none.
         """
-        backends = self.backends()
-        if name not in backends:
-            raise UserError(
-                f"no backend {name!r}",
-                "no plugin brings it",
-                f"choose one of: {', '.join(sorted(backends))}",
-            )
-        return backends[name]
+        return _named("backend", "brings", self.backends(), name)
+
+
+def _named(kind: str, verb: str, brought: Mapping[str, T], name: str) -> T:
+    if name not in brought:
+        names = ", ".join(sorted(brought))
+        raise UserError(f"no {kind} {name!r}", f"no plugin {verb} it", f"choose one of: {names}")
+    return brought[name]
 
 
 def load(entry_points: metadata.EntryPoints | None = None) -> Plugins:
