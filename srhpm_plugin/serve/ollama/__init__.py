@@ -1,0 +1,1 @@
+"""Ollama's API over leased engines."""

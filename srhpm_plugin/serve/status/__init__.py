@@ -1,0 +1,1 @@
+"""The page at ``/srhpm``, the same as JSON, and ``/metrics``."""
