@@ -1,1 +1,1 @@
-"""OpenAI's API, and Anthropic's messages, handed through to the engine of the model that is named."""
+"""OpenAI's API and Anthropic's messages, handed through to the engine of the model named."""
