@@ -6,7 +6,7 @@ turn requests into leases and streams. None of them knows another's inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,6 +41,7 @@ class ServedModel:
         messages: turns put before those of a request (Ollama's ``MESSAGE``).
         licenses: texts.
         unfit: why our server cannot run it, in words; ``None`` when it can.
+        parent: name of the model that ``create`` or ``copy`` made it from.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ServedModel:
     messages: tuple[Mapping[str, Any], ...] = ()
     licenses: tuple[str, ...] = ()
     unfit: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -187,3 +189,50 @@ class Scheduler(Protocol):
 
     async def unload(self, model: ServedModel) -> bool:
         """Ends its engines once idle; whether there was one."""
+
+
+class DigestMismatchError(Exception):
+    """What was sent is not what its digest says; ``got`` is the digest of what came."""
+
+    def __init__(self, got: str) -> None:
+        super().__init__(f"the content has the digest {got}")
+        self.got = got
+
+
+class NotOursError(Exception):
+    """The model belongs to a host or is a file of the user's; ``str()`` says what to type."""
+
+
+class Store(Protocol):
+    """Our own models: what ``create`` and ``copy`` make, and the blobs that clients send for it.
+
+    A digest is 64 lower-case hexadecimal digits; callers have checked that.
+    """
+
+    def blob(self, digest: str) -> Path | None:
+        """The file of a blob that is here."""
+
+    async def receive(self, digest: str, content: AsyncIterable[bytes]) -> None:
+        """Keeps a blob. Nothing is left of one that does not arrive whole.
+
+        Raises:
+            DigestMismatchError: it is another content; nothing is kept.
+            OSError: the disk is full, or the like.
+        """
+
+    def save(self, name: str, model: ServedModel) -> ServedModel:
+        """Makes ``model``, whose ``name``, ``origin``, ``digest`` and ``modified`` do not matter,
+        a model of ours under ``name``, in place of one of ours that has it. Its files stay where
+        they are, and none is copied. The catalog knows it at once.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    def delete(self, model: ServedModel) -> None:
+        """Forgets a model of ours, and the blobs that no other needs.
+
+        Raises:
+            NotOursError: it is not ours to delete.
+            OSError: it cannot be deleted.
+        """
