@@ -41,7 +41,7 @@ def _calmer(found: re.Match[str]) -> str:
 def answer_for(call: Call) -> Answer:
     """The answer: the one kept, or a new decision; with the record of the start."""
     key = key_of(call)
-    kept = look_up(key)
+    kept = look_up(key, call.env)
     if kept is None:
         from .decide import decide
 
@@ -66,7 +66,10 @@ def _recorded(call: Call, key: str, kept: Kept, ours: bool) -> Answer:
     if ours:
         say(f"{name} runs on SR-HPM: {facts.get('reason')}")
     else:
-        say(f"{name} is handed over to the host's own server: {facts.get('reason')}")
+        to = "the host's own server"
+        if answer.program != call.original:
+            to = "our server with everything of SR-HPM off"
+        say(f"{name} is handed over to {to}: {facts.get('reason')}")
     record = records.begin(key, facts)
     if ours and record is not None:
         live = str(record.with_suffix(records.LIVE))

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..native import match
 from ..native.locate import build_info, host_build
 from .gpu import is_gpu_library
 
@@ -55,6 +54,12 @@ def lent(
     return {VARIABLE: f"{tag}:{os.pathsep.join(map(str, libraries))}", NAMED: None}
 
 
+def files_of(changes: Mapping[str, str | None]) -> list[Path]:
+    """The libraries in what :func:`lent` returned."""
+    named = (changes.get(VARIABLE) or "").partition(":")[2]
+    return [Path(file) for file in named.split(os.pathsep) if file]
+
+
 def _libraries(original: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """The library that the host names, else those beside its server, which it would load."""
     named = env.get(NAMED)
@@ -74,6 +79,8 @@ def _libraries(original: Path, env: Mapping[str, str]) -> Iterator[Path]:
 
 def _tag(host: str, original: Path, server: Path) -> str:
     """The tag whose ABI both servers have."""
+    from ..native import match  # not on the short way, see gpumemory.py
+
     info = build_info(server.parent.parent)
     ours = str(info.get("llama_cpp_tag"))
     said = match.ask(original)

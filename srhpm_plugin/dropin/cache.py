@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from ..native.locate import INFO_NAME, find_server
 from .answer import Answer
 from .call import Call
 from .files import keep_newest, read_json, write_json
+from .gpumemory import Room, suffices
 
-_VERSION = 1
+_VERSION = 2
 _MOST = 200
 # More free RAM than a plan was squeezed into, by this factor, is worth another look.
 _MORE_ROOM = 1.1
@@ -103,6 +104,7 @@ class Kept:
         squeezed: bytes that were free when it had to give something up for want of room; 0: it
             had not.
         watched: files and folders that it rests on, with their stamps.
+        gpus: what it needs of GPUs; empty: nothing.
     """
 
     answer: Answer
@@ -110,6 +112,7 @@ class Kept:
     needs: int = 0
     squeezed: int = 0
     watched: Mapping[str, list[int] | None] = field(default_factory=dict)
+    gpus: tuple[Room, ...] = ()
 
 
 def watch(paths: Iterable[str | Path]) -> dict[str, list[int] | None]:
@@ -152,8 +155,8 @@ def _file(key: str) -> Path:
     return cache_dir() / "dropin" / f"{key[:40]}.plan"
 
 
-def look_up(key: str) -> Kept | None:
-    """The decision kept under ``key``, if it still holds."""
+def look_up(key: str, env: Mapping[str, str] | None = None) -> Kept | None:
+    """The decision kept under ``key``, if it still holds. ``env`` is the host's environment."""
     data = read_json(_file(key))
     if data.get("key") != key:
         return None
@@ -164,12 +167,14 @@ def look_up(key: str) -> Kept | None:
             int(data["needs"]),
             int(data["squeezed"]),
             dict(data["watched"]),
+            tuple(Room.parse(room) for room in data["gpus"]),
         )
     except (KeyError, TypeError, ValueError):
         return None
     if not all(_unchanged(path, stamp) for path, stamp in kept.watched.items()):
         return None
-    return kept if _fits_now(kept) else None
+    fits = _fits_now(kept) and suffices(kept.gpus, kept.answer, env or {})
+    return kept if fits else None
 
 
 def _fits_now(kept: Kept) -> bool:
@@ -194,6 +199,7 @@ def keep(key: str, kept: Kept) -> None:
             "needs": kept.needs,
             "squeezed": kept.squeezed,
             "watched": dict(kept.watched),
+            "gpus": [asdict(room) for room in kept.gpus],
         },
     )
     if done:

@@ -19,6 +19,7 @@ _SILENT = frozenset(("--port", "--host", "--api-key", "--hf-token", "-hft", "--a
 _SILENT_ENV = frozenset(
     ("LLAMA_API_KEY", "LLAMA_MEDIA_MARKER", "LLAMA_ARG_PORT", "LLAMA_ARG_HOST", "SRHPM_HOME")
 )
+ALIAS = ("-a", "--alias")
 # Variables that the server, its libraries or the planner read.
 _HEARD = ("LLAMA_", "GGML_", "SRHPM_", "CUDA_", "HIP_", "ROCR_", "GOMP_", "OMP_", "KMP_", "VK_")
 _HEARD_TOO = frozenset(
@@ -71,6 +72,13 @@ class Call:
         """Whether a model file is to be served: by argument or by variable."""
         named = any(flag in ("-m", "--model") for flag in map(flag_of, self.argv))
         return named or "LLAMA_ARG_MODEL" in self.env
+
+    @property
+    def alias(self) -> str | None:
+        """The name that the model is served under, the first where there are several."""
+        said = [a.partition("=")[2] for a in self.argv if a.startswith("--alias=")]
+        said += [v for f, v in zip(self.argv, self.argv[1:], strict=False) if f in ALIAS]
+        return next((name for name in said[-1].split(",") if name), None) if said else None
 
     def telling_args(self) -> list[str]:
         """The arguments without what is different at every start or secret."""

@@ -13,6 +13,8 @@ from typing import Any
 from ..backend import Backend
 from ..errors import UserError
 from ..host import HandOver, HostCall, Translated
+from ..machine.probe import probe
+from ..machine.types import Machine
 from ..model import ModelInfo
 from ..native.locate import build_info
 from ..plan import HostRequest, LaunchPlan
@@ -25,13 +27,14 @@ from ..planner.room import reserve
 from ..planner.sources import known_models
 from ..plugins import plugins
 from . import arguments as words
-from . import router
+from . import router, slots
 from .arguments import Arguments
-from .borrow import NotLent, lent, passed_on
+from .borrow import NotLent, files_of, lent, passed_on
 from .cache import Kept, watch
 from .call import Call
 from .flags import FlagTable, flags_of
 from .gpu import host_gpu
+from .gpumemory import Room
 from .handover import BUILD, NotOurs, hand_over
 from .merge import host_columns, host_drafts, merge, places_itself
 
@@ -79,7 +82,8 @@ def decide(call: Call) -> tuple[Kept, bool]:
 
 
 def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
-    facts["model"] = next((Path(value).name for value in _models(call)), None)
+    file = next((Path(value).name for value in _models(call)), None)
+    facts["model"] = call.alias or file
     known = _known(call)
     request = words.to_request(known.said, call.env)
     facts["path"] = str(request.model)
@@ -94,15 +98,18 @@ def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
     header = read_header(told.request.model)
     _check_model(header, known.server)
     with passed_on(libraries, call.env):
-        plan, overruled, squeezed = _plan(known, told, request)
+        machine = probe(known.server)
+        plan, overruled, squeezed = _plan(known, told, request, machine)
     facts |= _describe(plan)
     if not told.picked:
         _gain(plan)
-    kept, lasting = _answer(known, told, plan, overruled, squeezed, facts)
+    kept = _answer(known, told, plan, overruled, squeezed, facts)
     if libraries:
         answer = replace(kept.answer, env={**kept.answer.env, **libraries})
         kept = replace(kept, answer=answer)
-    return kept, lasting
+    watched = {**kept.watched, **watch(files_of(libraries))}
+    gpus = Room.of(plan, machine) if told.request.gpu_layers != 0 else ()
+    return replace(kept, gpus=gpus, watched=watched), True
 
 
 def _models(call: Call) -> Iterable[str]:
@@ -126,7 +133,7 @@ def _known(call: Call) -> _Facts:
 
 def _translate(call: Call, request: HostRequest) -> Translated:
     hosts = plugins().hosts()
-    plain = Translated(request, request.model.name)
+    plain = Translated(request, call.alias or request.model.name)
     host = hosts.get(call.note.host)
     if host is None:
         return plain
@@ -135,7 +142,8 @@ def _translate(call: Call, request: HostRequest) -> Translated:
     )
     if isinstance(told, HandOver):
         raise NotOurs(told.reason)
-    return told
+    # A host that knows the model by its file only may have been given a name to serve it under.
+    return replace(told, model=plain.model) if told.model == request.model.name else told
 
 
 def _gpu(known: _Facts, request: HostRequest) -> dict[str, str | None]:
@@ -188,7 +196,7 @@ def _check_model(model: ModelInfo, server: Path) -> None:
 
 
 def _plan(
-    known: _Facts, told: Translated, asked: HostRequest
+    known: _Facts, told: Translated, asked: HostRequest, machine: Machine
 ) -> tuple[LaunchPlan, tuple[str, ...], bool]:
     """The plan with the host's draft lengths, the flags of the host's that it takes the place of,
     and whether something was given up for want of room."""
@@ -197,29 +205,31 @@ def _plan(
     if request.draft != asked.draft:
         overruled += tuple(i.name for i in known.said.items if i.name.startswith("--spec"))
         overruled += tuple(n for n in known.said.variables if n.startswith("--spec"))
-    plan = _make(request, told.drafters)
+    plan = _make(request, told.drafters, machine)
     own = not overruled and words.spec_types(known.said) == ["draft-mtp"]
     if own and request.draft == "auto" and (plan.draft is None or plan.draft.type != "draft-mtp"):
         # The host sees a head that we do not: its speculation stays its own.
-        plan = _make(replace(request, draft="none"), ())
+        plan = _make(replace(request, draft="none"), (), machine)
         overruled = ()
     squeezed = (request.ctx is None and plan.ctx < wanted_ctx(request, plan.model)) or (
         plan.kernels == "off" and request.kernels != "off"
     )
+    if slots.left_open(known.said):
+        plan = slots.shared(plan, request, machine) or plan
     if not overruled:
         plan = host_drafts(plan, known.said)
     return plan, overruled, squeezed
 
 
-def _make(request: HostRequest, drafters: Sequence[Path]) -> LaunchPlan:
+def _make(request: HostRequest, drafters: Sequence[Path], machine: Machine) -> LaunchPlan:
     if request.draft != "auto":
-        return make_plan(request, command=False)
+        return make_plan(request, machine=machine, command=False)
     if drafters:
-        plan = make_plan(request, known=drafters, command=False)
+        plan = make_plan(request, machine=machine, known=drafters, command=False)
         if plan.draft is not None and plan.draft.type != "ngram":
             return plan
     known = (*drafters, *known_models(near=request.model))
-    return make_plan(request, known=known, command=False)
+    return make_plan(request, machine=machine, known=known, command=False)
 
 
 def _describe(plan: LaunchPlan) -> dict[str, Any]:
@@ -291,10 +301,12 @@ def _answer(
     overruled: tuple[str, ...],
     squeezed: bool,
     facts: dict[str, Any],
-) -> tuple[Kept, bool]:
+) -> Kept:
     said = known.said
     start = known.backend.command(plan)
-    plan = replace(plan, argv=start.argv, env=start.env)
+    over_one_context = slots.left_open(said) and plan.parallel > 1
+    argv = (*start.argv, slots.SHARED) if over_one_context else start.argv
+    plan = replace(plan, argv=argv, env=start.env)
     if not overruled and words.host_speculates(said):
         columns = str(host_columns(plan, said))
         if "SRHPM_EXACT" in plan.env and int(columns) > int(plan.env["SRHPM_EXACT"]):
@@ -327,9 +339,7 @@ def _answer(
         "warnings": list(plan.warnings),
     }
     watched = watch(_watched(plan, told))
-    kept = Kept(answer, facts, needs, squeezed=free if squeezed else 0, watched=watched)
-    # Free memory of a GPU is not looked at on the short way: such plans are made anew.
-    return kept, not uses_gpu
+    return Kept(answer, facts, needs, squeezed=free if squeezed else 0, watched=watched)
 
 
 def _keeps_record(server: Path) -> bool:

@@ -187,7 +187,7 @@ def test_a_draft_model_of_the_hosts(
 
 def test_speculation_of_the_hosts_own_is_left_as_it_is(decided: Decide, coarse: Path) -> None:
     said = ["--spec-type", "ngram-mod", "--spec-ngram-mod-n-max", "30"]
-    made = decided("-m", coarse, *said)
+    made = decided("-m", coarse, "-np", "1", *said)
     assert made.argv[-4:] == said
     assert not [word for word in made.argv[:-4] if word.startswith("--spec")]
     # exactness reaches as far as its drafts
@@ -453,3 +453,15 @@ def test_reasons_are_said_in_the_record(decided: Decide, coarse: Path) -> None:
     assert "a gain is expected of " in record["reason"]
     assert "not measured yet" in record["reason"]
     assert "hunter2" not in json.dumps(record)
+
+
+def test_the_name_that_it_is_served_under(
+    decided: Decide, coarse: Path, host: Callable[..., None]
+) -> None:
+    """Where the host's plugin knows none."""
+    assert decided("-m", coarse, "--alias", "qwen,other").record["model"] == "qwen"
+    assert decided("-m", coarse, "--alias=qwen", "--no-such-flag").record["model"] == "qwen"
+    host(lambda call, request: Translated(request, request.model.name))
+    assert decided("-m", coarse, "-a", "qwen", host="toy").record["model"] == "qwen"
+    host(lambda call, request: Translated(request, "its own name"))
+    assert decided("-m", coarse, "-a", "qwen", host="toy").record["model"] == "its own name"

@@ -81,6 +81,14 @@ def test_what_a_decision_may_raise(lines: str, ask: Callable[..., Any], smollm2:
     assert done.stderr.startswith(b"srhpm: no decision")
 
 
+def test_who_it_is_handed_over_to(ask: Callable[..., Any], place: Any, smollm2: Path) -> None:
+    own = ask("-m", smollm2, "--embedding").stderr.decode()
+    assert "is handed over to the host's own server: it serves embeddings" in own
+    place.note(original=None)
+    ours = ask("-m", smollm2, "--embedding").stderr.decode()
+    assert "is handed over to our server with everything of SR-HPM off: it serves" in ours
+
+
 def test_threads_left_behind_hold_nothing_up(ask: Callable[..., Any], smollm2: Path) -> None:
     lines = "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()"
     words(ask("-m", smollm2, lines=lines))

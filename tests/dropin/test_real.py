@@ -39,11 +39,13 @@ def serving(place: Any, real_server: Path, smollm2: Path) -> Callable[..., Any]:
     answers; what the process has written is in ``log``."""
 
     @contextmanager
-    def start(*args: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Any]:
+    def start(
+        *args: str | Path, slots: str = "1", env: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
         place.note(original=real_server)
         port = ports.free_port()
         argv = [place.program, "--model", smollm2, "--port", port, "--host", "127.0.0.1"]
-        argv += ["--no-webui", "--offline", "-c", "1024", "-np", "1", "--log-verbosity", "4"]
+        argv += ["--no-webui", "--offline", "-c", "1024", "-np", slots, "--log-verbosity", "4"]
         settings = {
             "SRHPM_SERVER": str(real_server),
             "SRHPM_EXACT": "8",
@@ -117,6 +119,24 @@ def test_the_same_answer_as_the_hosts_own_server(
         process.wait(30)
     assert launches(1)[0]["state"] == "ended"
     assert blocked_models() == []
+
+
+def test_two_clients_at_once_where_the_host_says_no_number(serving: Callable[..., Any]) -> None:
+    """As with the host's own server: neither waits for the other, and either may use all of the
+    context."""
+    body = {"prompt": PROMPT, "n_predict": 600, "temperature": 0.0, "ignore_eos": True}
+    with serving("-t", "2", slots="-1", env={"SRHPM_EXACT": ""}) as (url, _, log):
+        assert "runs on SR-HPM" in log.read_text()
+        long = {**body, "stream": True}
+        with httpx.stream("POST", url + "/completion", json=long, timeout=120) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert tokens(url, 4)
+            rest = [line for line in lines if line.startswith("data: ")]
+        assert len(rest) > 50, "the second had to wait for the first"
+        assert json.loads(rest[-1][6:])["tokens_predicted"] == 600
+        slots = httpx.get(url + "/slots", trust_env=False).json()
+        assert [slot["n_ctx"] for slot in slots] == [1024] * 4
 
 
 def test_a_failed_start_goes_to_the_hosts_server_next_time(
