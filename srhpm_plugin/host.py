@@ -223,19 +223,20 @@ def dropin_files(
     mode: Mode,
     facts: Mapping[str, str] | None = None,
     router: bool = False,
+    in_place: bool = False,
 ) -> Sequence[Operation]:
     """The operations that put the drop-in to ``place`` with the note that it reads beside itself.
 
     Args:
-        place: where the host starts it, e.g. ``…/lib/ollama/llama-server``. A file there must have
-            been moved away by an earlier operation.
+        place: where the host starts it, e.g. ``…/lib/ollama/llama-server``.
         original: the host's own server; ``None`` where it has none: then the patched server runs
-            with everything of ours switched off.
+            with everything of ours switched off. A relative path counts from ``place``'s folder.
         facts: handed back in :class:`HostCall`.
         router: the host may start it without a model, as a router.
+        in_place: the host's own server is at ``place`` still, and is to be kept as ``original``.
     """
     from .dropin.note import Note
-    from .install.operations import CopyFile, WriteFile
+    from .install.operations import CopyFile, StandIn, WriteFile
 
     note = Note(
         host=host,
@@ -246,7 +247,8 @@ def dropin_files(
         router=router,
         facts=dict(facts or {}),
     )
-    return (
-        WriteFile(note.path_for(place), note.to_bytes(), mode=0o644),
-        CopyFile(tools.dropin, place, mode=0o755),
-    )
+    # The note first: beside the host's own server it means nothing, a drop-in needs it.
+    told = WriteFile(note.path_for(place), note.to_bytes(), mode=0o644)
+    if in_place and original is not None:
+        return told, StandIn(tools.dropin, place, place.parent / original)
+    return told, CopyFile(tools.dropin, place, mode=0o755)

@@ -28,7 +28,6 @@ from srhpm_plugin.install.operations import (
     CopyFile,
     MakeFolder,
     Operation,
-    Rename,
     Run,
     Symlink,
     WriteFile,
@@ -74,7 +73,6 @@ class ToyHost:
 
     def _usual(self, tools: Tools) -> Iterator[Operation]:
         root, lib = self.root, self.root / "lib"
-        original = lib / "llama-server.original"
         config = (root / "config.yaml").read_bytes()
         yield MakeFolder(root / "new" / "sub")
         yield WriteFile(root / "new" / "sub" / "about.txt", b"ours\n", mode=0o600)
@@ -87,8 +85,8 @@ class ToyHost:
             expected=hashlib.sha256(config).hexdigest(),
         )
         yield tally(self.tally)
-        yield Rename(self.server, original)
-        yield from dropin_files(self.server, self.name, Path(original.name), tools, "all")
+        kept = Path("llama-server.original")
+        yield from dropin_files(self.server, self.name, kept, tools, "all", in_place=True)
 
     def registered(self, found: Installation) -> bool:
         return self.server.with_name(self.server.name + ".srhpm").is_file()

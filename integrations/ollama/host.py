@@ -21,7 +21,7 @@ from srhpm_plugin.host import (
     Translated,
     dropin_files,
 )
-from srhpm_plugin.install.operations import Call, Operation, Rename
+from srhpm_plugin.install.operations import Call, Operation
 from srhpm_plugin.plan import HostRequest
 
 from . import api, pinned, twins
@@ -74,8 +74,9 @@ class Ollama:
         if not found.installable:
             raise UserError(f"cannot install in the Ollama at {found.root}", found.how)
         tree = _tree(found)
-        operations: list[Operation] = [Rename(tree.server, tree.lib / KEPT)]
-        operations += dropin_files(tree.server, NAME, Path(KEPT), tools, mode)
+        operations: list[Operation] = [
+            *dropin_files(tree.server, NAME, Path(KEPT), tools, mode, in_place=True)
+        ]
         notes = ["a model that is loaded stays as it is until it is loaded again: ollama stop NAME"]
         notes += _unreachable(found, tools)
         if mode == "all":

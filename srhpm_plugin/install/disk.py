@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Literal
 
@@ -132,11 +133,19 @@ def _dress(path: Path, mode: int, owner: Seen | None, times: Seen | None) -> Non
 def copy_attributes(source: Path, path: Path) -> None:
     """Access lists and labels, as far as the system lets us."""
     if sys.platform == "linux":
+        for name, value in _attributes(source).items():
+            with suppress(OSError):
+                os.setxattr(path, name, value, follow_symlinks=False)
+
+
+def _attributes(path: Path) -> dict[str, bytes]:
+    found = {}
+    if sys.platform == "linux":
         with suppress(OSError):
-            for name in os.listxattr(source, follow_symlinks=False):
+            for name in os.listxattr(path, follow_symlinks=False):
                 with suppress(OSError):
-                    value = os.getxattr(source, name, follow_symlinks=False)
-                    os.setxattr(path, name, value, follow_symlinks=False)
+                    found[name] = os.getxattr(path, name, follow_symlinks=False)
+    return found
 
 
 def own(path: Path, like: Seen | None = None) -> None:
@@ -212,6 +221,36 @@ def link(source: Path, path: Path) -> None:
     """A second name for a file."""
     os.link(source, path)
     sync_folder(path.parent)
+
+
+def keep(path: Path, name: Path, temp: Path) -> bool:
+    """Gives a file that is about to be replaced a second name: a link, or else a copy made through
+    ``temp`` that differs in nothing. False: neither can be, and only moving it away is left."""
+    if sys.platform == "win32" or kind(path) != "file":
+        return False  # Windows lets nobody replace a program that runs, but move it away
+    try:
+        link(path, name)
+        return True
+    except OSError:  # a file system without links, or another account's file
+        if path.lstat().st_nlink > 1:
+            return False
+    before = see(path)
+    write(temp, blocks(path), before.mode, owner=before, times=before)
+    copy_attributes(path, temp)
+    # Hashing it has read it, so the time of the last reading tells nothing.
+    after = changed(see(temp), atime_ns=before.atime_ns)
+    if after != before or _attributes(temp) != _attributes(path):
+        remove(temp)
+        return False
+    move(temp, name)
+    return True
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, or of files with the same content."""
+    if kind(one) != "file" or kind(other) != "file":
+        return False
+    return os.path.samestat(one.lstat(), other.lstat()) or digest(one) == digest(other)
 
 
 def symlink(target: Path, path: Path) -> None:

@@ -84,6 +84,21 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class StoodIn:
+    """A program of ours took the place of one of the host's, through ``temp`` beside it.
+
+    ``original`` is the SHA-256 of the host's, ``None`` if it is a link.
+    """
+
+    do: ClassVar[str] = "stand-in"
+    path: Path
+    kept: Path
+    temp: Path
+    sha256: str
+    original: str | None
+
+
+@dataclass(frozen=True)
 class Called:
     """The host's API was asked; see :class:`.operations.Call`."""
 
@@ -106,11 +121,13 @@ class Ran:
     required: bool
 
 
-Entry = FolderMade | FilePlaced | FileReplaced | HardLinked | Symlinked | Moved | Called | Ran
+Entry = (
+    FolderMade | FilePlaced | FileReplaced | HardLinked | Symlinked | Moved | StoodIn | Called | Ran
+)
 _KINDS = {
     kind.do: kind
     for kind in (
-        FolderMade, FilePlaced, FileReplaced, HardLinked, Symlinked, Moved, Called, Ran,
+        FolderMade, FilePlaced, FileReplaced, HardLinked, Symlinked, Moved, StoodIn, Called, Ran,
     )
 }  # fmt: skip
 

@@ -20,10 +20,20 @@ from .entries import (
     HardLinked,
     Moved,
     Ran,
+    StoodIn,
     Symlinked,
 )  # fmt: skip
 from .journal import Journal
-from .operations import Call, CopyFile, MakeFolder, Rename, Run, Symlink, WriteFile
+from .operations import (
+    Call,
+    CopyFile,
+    MakeFolder,
+    Rename,
+    Run,
+    StandIn,
+    Symlink,
+    WriteFile,
+)  # fmt: skip
 from .places import Places, temporary
 
 BACKUP = "backup"
@@ -82,8 +92,7 @@ class Executor:
     @perform.register
     def _(self, operation: CopyFile) -> None:
         path = self.places.real(operation.path)
-        if not operation.source.is_file():
-            raise UserError(f"cannot copy {operation.source}", "there is no such file")
+        _require_source(operation.source)
         self._require_free(path)
         at = operation.source.stat()
         mode = operation.mode if operation.mode is not None else stat.S_IMODE(at.st_mode) & 0o777
@@ -107,6 +116,24 @@ class Executor:
         self._require_free(path)
         self.journal.announce(Moved(source, path, disk.digest(source)))
         disk.move(source, path)
+
+    @perform.register
+    def _(self, operation: StandIn) -> None:
+        path, kept = self.places.real(operation.path), self.places.real(operation.kept)
+        if disk.kind(path) not in ("file", "link"):
+            raise UserError(f"cannot replace {path}", "there is no such file")
+        _require_source(operation.source)
+        self._require_free(kept)
+        sha = _digest(operation.source)
+        entry = StoodIn(path, kept, temporary(path), sha, disk.digest(path))
+        self.journal.announce(entry)
+        stays = disk.keep(path, kept, entry.temp)
+        self._write(entry.temp, operation.source, sha, operation.mode)
+        if stays:
+            disk.replace(entry.temp, path)
+        else:
+            disk.move(path, kept)
+            disk.move(entry.temp, path)
 
     @perform.register
     def _(self, operation: Call) -> str | None:
@@ -155,10 +182,13 @@ class Executor:
     def _place(self, path: Path, content: bytes | Path, sha: str, mode: int) -> None:
         entry = FilePlaced(path, temporary(path), sha)
         self.journal.announce(entry)
-        pieces = disk.blocks(content) if isinstance(content, Path) else [content]
-        if disk.write(entry.temp, pieces, mode) != sha:
-            raise UserError(f"cannot copy {content!s}", "it changed meanwhile", "try again")
+        self._write(entry.temp, content, sha, mode)
         disk.move(entry.temp, path)
+
+    def _write(self, temp: Path, content: bytes | Path, sha: str, mode: int) -> None:
+        pieces = disk.blocks(content) if isinstance(content, Path) else [content]
+        if disk.write(temp, pieces, mode) != sha:
+            raise UserError(f"cannot copy {content!s}", "it changed meanwhile", "try again")
 
     def _rewrite(self, path: Path, content: bytes, sha: str, mode: int | None) -> None:
         original = disk.see(path)
@@ -184,6 +214,11 @@ class Executor:
             self.journal.say_failed(number)
             return False
         return True
+
+
+def _require_source(source: Path) -> None:
+    if not source.is_file():
+        raise UserError(f"cannot copy {source}", "there is no such file")
 
 
 def _require_file(path: Path, expected: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..dropin.note import Note
 from ..errors import UserError
-from .operations import Operation, Rename
+from .operations import Operation, Rename, StandIn
 from .state import state_folder
 
 _MARK = b"SRHPM_DROPIN_TIMEOUT_MS"  # a variable that every drop-in asks for, and no server
@@ -28,6 +28,8 @@ def refuse(operations: Iterable[Operation], host: str, title: str, root: Path) -
     for operation in operations:
         if isinstance(operation, Rename):
             _refuse(operation.source, operation.path, host, title, root)
+        elif isinstance(operation, StandIn):
+            _refuse(operation.path, operation.kept, host, title, root)
 
 
 def _refuse(server: Path, kept: Path, host: str, title: str, root: Path) -> None:

@@ -67,6 +67,24 @@ class Rename:
 
 
 @dataclass(frozen=True)
+class StandIn:
+    """Puts a copy of a program where a program of the host's is, which is kept under another name.
+
+    One of the two is there at every moment: the host may start it while this is done or undone.
+
+    Attributes:
+        source: our program.
+        path: the host's place.
+        kept: the host's own program from then on; in the same file system, nothing there yet.
+    """
+
+    source: Path
+    path: Path
+    kept: Path
+    mode: int = 0o755
+
+
+@dataclass(frozen=True)
 class Call:
     """A request to the host's own API, and the one that takes it back.
 
@@ -99,4 +117,4 @@ class Run:
     required: bool = False
 
 
-Operation = MakeFolder | WriteFile | CopyFile | Symlink | Rename | Call | Run
+Operation = MakeFolder | WriteFile | CopyFile | Symlink | Rename | StandIn | Call | Run

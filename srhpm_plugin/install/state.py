@@ -15,7 +15,7 @@ from .. import home
 from ..errors import UserError
 from ..host import Host, Installation
 from . import disk, journal
-from .entries import FilePlaced, FileReplaced, HardLinked, Moved, Symlinked
+from .entries import FilePlaced, FileReplaced, HardLinked, Moved, StoodIn, Symlinked
 from .execute import BACKUP
 from .journal import Journal
 
@@ -23,6 +23,8 @@ State = Literal[
     "in place", "changed by user", "wiped by an upgrade", "host gone", "partly done", "damaged"
 ]
 OWN = "own"
+_File = FilePlaced | FileReplaced | HardLinked | StoodIn | Symlinked
+_FILES = (FilePlaced, FileReplaced, HardLinked, StoodIn, Symlinked)
 _FOLDER = re.compile(r"(?P<host>[a-z0-9][a-z0-9._-]*)-[0-9a-f]{8}")
 
 
@@ -139,8 +141,9 @@ def examine(record: Record, host: Host | None) -> Condition:
     replaced = [
         e.path
         for e in stands.entries.values()
-        if isinstance(e, FilePlaced | HardLinked | Symlinked) and e.path in places
-        if _difference(e)
+        if isinstance(e, StoodIn)
+        or (isinstance(e, FilePlaced | HardLinked | Symlinked) and e.path in places)
+        if not _same(e)
     ]
     if replaced:
         return Condition("wiped by an upgrade", f"{replaced[0]} is not ours any more", found)
@@ -192,17 +195,19 @@ def find_again(stands: Journal, host: Host | None) -> Installation | None:
 
 def _difference(entry: object) -> str | None:
     """How what an entry made differs from it now, in words."""
-    if isinstance(entry, FilePlaced | FileReplaced):
-        same = disk.digest(entry.path) == entry.sha256
-    elif isinstance(entry, HardLinked):
-        same = entry.is_ours()
-    elif isinstance(entry, Symlinked):
-        same = disk.kind(entry.path) == "link" and str(entry.path.readlink()) == entry.target
-    elif isinstance(entry, Moved):
-        return None if os.path.lexists(entry.path) else f"{entry.path} is gone"
-    else:
-        return None
-    if same:
+    kept = {Moved: "path", StoodIn: "kept"}.get(type(entry))
+    if kept is not None and not os.path.lexists(path := getattr(entry, kept)):
+        return f"{path} is gone"
+    if not isinstance(entry, _FILES) or _same(entry):
         return None
     gone = disk.kind(entry.path) == "nothing"
     return f"{entry.path} {'is gone' if gone else 'was changed'}"
+
+
+def _same(entry: _File) -> bool:
+    """Whether what an entry put there is there still."""
+    if isinstance(entry, HardLinked):
+        return entry.is_ours()
+    if isinstance(entry, Symlinked):
+        return disk.kind(entry.path) == "link" and str(entry.path.readlink()) == entry.target
+    return disk.digest(entry.path) == entry.sha256

@@ -22,6 +22,7 @@ from .entries import (
     HardLinked,
     Moved,
     Ran,
+    StoodIn,
     Symlinked,
 )  # fmt: skip
 from .execute import BACKUP
@@ -70,7 +71,7 @@ class Undoer:
         """Takes an entry back; never raises for what the disk or the host does."""
         path = getattr(entry, "path", None)
         try:
-            for place in (path, getattr(entry, "source", None)):
+            for place in (path, getattr(entry, "source", None), getattr(entry, "kept", None)):
                 if place is not None and moved_since(place):
                     where = os.path.realpath(place.parent)
                     text = f"{place} left: its folder is now a link to {where}"
@@ -182,20 +183,41 @@ class Undoer:
         if disk.kind(entry.source) == "nothing":
             disk.move(entry.path, entry.source)
             return UNDONE
-        return self._superseded(entry)
+        return self._superseded(entry.source, entry.path, entry.sha256)
 
-    def _superseded(self, entry: Moved) -> Outcome:
+    @_undo.register
+    def _(self, entry: StoodIn) -> Outcome:
+        disk.remove(entry.temp)
+        here, held = disk.kind(entry.path), disk.digest(entry.path)
+        ours = held == entry.sha256 or is_dropin(entry.path)
+        if disk.kind(entry.kept) == "nothing":
+            if held == entry.original and here != "nothing":
+                return UNDONE  # it stopped before anything was done, or has been taken back
+            if here == "nothing" and not entry.path.parent.is_dir():
+                return UNDONE
+            outcome = self._remove(entry.path, ours)
+            text = f"{entry.path} is gone, and so is {entry.kept}"
+            return Outcome("kept", text) if outcome is UNDONE else outcome
+        if not entry.path.parent.is_dir():
+            return Outcome("kept", f"{entry.kept} left: the folder it came from is gone")
+        if ours or here == "nothing":
+            disk.replace(entry.kept, entry.path)
+            return UNDONE
+        if disk.same(entry.path, entry.kept):  # it stopped before ours was there
+            disk.remove(entry.kept)
+            return UNDONE
+        return self._superseded(entry.path, entry.kept, entry.original)
+
+    def _superseded(self, place: Path, kept: Path, original: str | None) -> Outcome:
         """Something new lies where we took the original away."""
-        mine, new = disk.digest(entry.path), disk.digest(entry.source)
-        if mine is not None and mine == entry.sha256 and (self.upgraded or mine == new):
+        mine, new = disk.digest(kept), disk.digest(place)
+        if mine is not None and mine == original and (self.upgraded or mine == new):
             # The upgrade would have overwritten it, had we not been there.
-            disk.remove(entry.path)
-            return Outcome("undone", f"{entry.source} is newer than what we kept of it: it stays")
-        aside = disk.beside(entry.path)
-        disk.move(entry.path, aside)
-        return Outcome(
-            "kept", f"{entry.source} is not ours, so it stays; the one before is {aside}"
-        )
+            disk.remove(kept)
+            return Outcome("undone", f"{place} is newer than what we kept of it: it stays")
+        aside = disk.beside(kept)
+        disk.move(kept, aside)
+        return Outcome("kept", f"{place} is not ours, so it stays; the one before is {aside}")
 
     @_undo.register
     def _(self, entry: Called) -> Outcome:

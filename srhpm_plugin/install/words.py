@@ -6,7 +6,17 @@ from typing import Any
 
 from ..host import Host
 from . import entries
-from .operations import Call, CopyFile, MakeFolder, Operation, Rename, Run, Symlink, WriteFile
+from .operations import (
+    Call,
+    CopyFile,
+    MakeFolder,
+    Operation,
+    Rename,
+    Run,
+    StandIn,
+    Symlink,
+    WriteFile,
+)  # fmt: skip
 
 
 def describe(operation: Operation) -> str:
@@ -24,6 +34,11 @@ def describe(operation: Operation) -> str:
             return f"link {operation.path} to {operation.target}"
         case Rename():
             return f"move {operation.source} to {operation.path}"
+        case StandIn():
+            return (
+                f"keep {operation.path} as {operation.kept}, then put a copy of {operation.source} "
+                "in its place"
+            )
         case Call():
             return f"{operation.what} ({operation.method} {operation.url})"
         case Run():
@@ -34,7 +49,7 @@ def operation_json(operation: Operation) -> dict[str, Any]:
     """An operation for ``--json``; contents are left out, they may hold the user's secrets."""
     paths = {
         name: str(value)
-        for name in ("path", "source", "target", "url")
+        for name in ("path", "source", "kept", "target", "url")
         if (value := getattr(operation, name, None)) is not None
     }
     return {"do": type(operation).__name__, **paths, "words": describe(operation)}
@@ -49,6 +64,8 @@ def describe_undo(entry: entries.Entry) -> str | None:
             return f"put back the original of {entry.path}"
         case entries.Moved():
             return f"move {entry.path} back to {entry.source}"
+        case entries.StoodIn():
+            return f"move {entry.kept} back to {entry.path}, over ours"
         case entries.Called():
             return f"take back: {entry.what} ({entry.method} {entry.url})" if entry.url else None
         case entries.Ran():

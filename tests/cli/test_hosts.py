@@ -119,7 +119,8 @@ def test_uninstall_dry_run(toy: ToyHost, shell: Shell) -> None:
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == f"In Toy Host ({toy.root}) this would be done; nothing was changed:"
-    assert lines[1] == f"  remove {toy.server}"  # the last step first
+    kept = toy.server.with_name("llama-server.original")
+    assert lines[1] == f"  move {kept} back to {toy.server}, over ours"  # the last step first
     assert f"  put back the original of {toy.root / 'config.yaml'}" in lines
     assert "in place" in shell("status")[1]
     report = json.loads(shell("uninstall", "--host", "toy", "--dry-run", "--json")[1])
@@ -130,7 +131,7 @@ def test_install_dry_run_over_an_installation(toy: ToyHost, shell: Shell) -> Non
     shell("install", "--host", "toy")
     code, out, _ = shell("install", "--host", "toy", "--dry-run")
     assert code == 0
-    assert f"  first remove {toy.server}\n" in out
+    assert f" back to {toy.server}, over ours\n" in out
 
 
 def test_doctor_on_installations(toy: ToyHost, shell: Shell, tools: Path, monkeypatch) -> None:

@@ -22,7 +22,15 @@ from srhpm_plugin.cli.uninstall import command as uninstall
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.host import Tools
 from srhpm_plugin.install import disk
-from srhpm_plugin.install.operations import Call, CopyFile, MakeFolder, Rename, Run, WriteFile
+from srhpm_plugin.install.operations import (
+    Call,
+    CopyFile,
+    MakeFolder,
+    Rename,
+    Run,
+    StandIn,
+    WriteFile,
+)  # fmt: skip
 from srhpm_plugin.install.state import examine, records
 from srhpm_plugin.install.transaction import Job
 from srhpm_plugin.install.transaction import install as transact
@@ -196,14 +204,11 @@ def test_what_belongs_to_root_names_the_command(
     toy: ToyHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = state(toy.root)
-    real = disk.move
 
-    def refuse(source: Path, path: Path) -> None:
-        if source == toy.server:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        real(source, path)
+    def refuse(path: Path, name: Path, temp: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(name))
 
-    monkeypatch.setattr(disk, "move", refuse)
+    monkeypatch.setattr(disk, "keep", refuse)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("SRHPM_HOME", os.environ["SRHPM_HOME"])
     result = CliRunner().invoke(install, ["--host", "toy", "--mode", "select"])
@@ -232,6 +237,10 @@ def test_operations_that_cannot_be_done(toy: ToyHost, job: Callable[..., Job]) -
         (CopyFile(root / "version", root / "lib"), "it is there already"),
         (Rename(root / "gone", root / "x"), "it is not there"),
         (Rename(root / "version", root / "lib"), "it is there already"),
+        (StandIn(toy.server, root / "gone", root / "x"), "there is no such file"),
+        (StandIn(toy.server, root / "lib", root / "x"), "there is no such file"),
+        (StandIn(root / "gone", toy.server, root / "x"), "there is no such file"),
+        (StandIn(toy.server, root / "version", root / "lib"), "it is there already"),
         (MakeFolder(root / "version" / "x"), "is no folder"),
         (away, "pick: "),
         (away, "no such runtime"),
@@ -335,7 +344,7 @@ def test_dry_run_changes_nothing(toy: ToyHost, tmp_path: Path) -> None:
     result = CliRunner().invoke(install, ["--host", "toy", "--dry-run"])
     assert result.exit_code == 0
     assert f"  change {toy.root / 'config.yaml'} (the original is kept)\n" in result.output
-    assert f"  move {toy.server} to " in result.output
+    assert f"  keep {toy.server} as " in result.output
     report = json.loads(
         CliRunner().invoke(install, ["--host", "toy", "--dry-run", "--json"]).output
     )

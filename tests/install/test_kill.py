@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import sys
@@ -67,9 +69,34 @@ def world(toy: ToyHost, tmp_path: Path) -> Callable[[], None]:
     return reset
 
 
+def without_links(number: int) -> Callable[[], None]:
+    """Dies between steps, on a file system that has no hard links."""
+
+    def prepare() -> None:
+        def link(*args: object, **named: object) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        os.link = link
+        at_change(number, die)()
+
+    return prepare
+
+
 DEATHS = pytest.mark.parametrize(
-    "death", [lambda n: at_change(n, die), half_written], ids=["between steps", "in a line"]
+    "death",
+    [lambda n: at_change(n, die), without_links, half_written],
+    ids=["between steps", "without links", "in a line"],
 )
+# The host may start its server at any moment.
+SERVERS = (b"the host's own server\n", b"srhpm-llama-server")
+
+
+def server_of(toy: ToyHost) -> bytes:
+    """The program in the server's place, which must be whole and can be run at every moment."""
+    found = toy.server.read_bytes()
+    assert found in SERVERS
+    assert os.access(toy.server, os.X_OK)
+    return found
 
 
 @DEATHS
@@ -77,8 +104,9 @@ DEATHS = pytest.mark.parametrize(
 def test_install_is_killed(toy: ToyHost, world: Callable[[], None], death, mend: str) -> None:
     world()
     before = state(toy.root)
-    seen = set()
+    seen, servers = set(), set()
     for step in until_it_lives(death, type_install):
+        servers.add(server_of(toy))
         found = now(toy)
         seen.add(found)
         assert found != "none" or state(toy.root) == before, step
@@ -92,6 +120,7 @@ def test_install_is_killed(toy: ToyHost, world: Callable[[], None], death, mend:
         assert list(records()) == []
         world()
     assert "partly done" in seen
+    assert servers == set(SERVERS)
     assert now(toy) == "in place"
 
 
@@ -101,8 +130,9 @@ def test_uninstall_is_killed(toy: ToyHost, world: Callable[[], None], death, men
     before = state(toy.root)
     type_install()
     world()  # from here on: installed
-    seen = set()
+    seen, servers = set(), set()
     for step in until_it_lives(death, type_uninstall):
+        servers.add(server_of(toy))
         seen.add(now(toy))
         if mend == "install":
             type_install()
@@ -114,6 +144,7 @@ def test_uninstall_is_killed(toy: ToyHost, world: Callable[[], None], death, men
         world()
         toy.tally.touch()
     assert "partly done" in seen
+    assert servers == set(SERVERS)
     assert state(toy.root) == before
 
 

@@ -23,6 +23,7 @@ from srhpm_plugin.install.operations import (
     MakeFolder,
     Operation,
     Rename,
+    StandIn,
     Symlink,
     WriteFile,
 )  # fmt: skip
@@ -57,6 +58,7 @@ operation = st.one_of(
     st.tuples(st.just("copy"), source, target, st.booleans()),
     st.tuples(st.just("link"), source, target),
     st.tuples(st.just("move"), source, target),
+    st.tuples(st.just("stand in"), source, source, target),
 )
 
 
@@ -92,6 +94,8 @@ def made(root: Path, plan: list[tuple]) -> Iterator[Operation]:
             yield CopyFile(place, root / rest[1], link=rest[2])
         elif kind == "link":
             yield Symlink(place, root / rest[1])
+        elif kind == "stand in":
+            yield StandIn(place, root / rest[1], root / rest[2])
         else:
             yield Rename(place, root / rest[1])
 
