@@ -75,6 +75,7 @@ class Runner:
 
     def __init__(self, argv: list[str], env: Mapping[str, str], port: int) -> None:
         self.log = Log()
+        self.marker = ""  # stands for an image in a prompt
         self.url = f"http://127.0.0.1:{port}"
         # keep-alives are off, and no proxy is asked
         self.http = httpx.Client(
@@ -194,7 +195,12 @@ class Ollama:
         argv += ["--log-verbosity", "4", "--no-log-prefix", "--no-log-timestamps"]
         if not jinja:
             argv += ["--no-jinja", "--chat-template", "chatml"]
+        if projector := more.get("projector"):
+            argv += ["--mmproj", str(projector)]
+            if more.get("projector_in_ram"):  # where a GPU has no room for it
+                argv += ["--no-mmproj-offload"]
         argv += more.get("draft", [])
+        argv += more.get("image_tokens", [])  # of Qwen's vision models
         for adapter in more.get("adapters", []):
             argv += ["--lora", str(adapter)]
         argv += ["--load-mode", "none"]
@@ -214,6 +220,12 @@ class Ollama:
         """A runner for a model with these options."""
         port = self._port()
         marker = f"<__ollama_media_{os.urandom(16).hex()}__>"
-        env = self._env({"LLAMA_MEDIA_MARKER": marker})
-        self.runners.append(Runner(self.arguments(model, port, **options), env, port))
+        env = {"LLAMA_MEDIA_MARKER": marker}
+        projector = options.get("projector")
+        if projector and not options.get("projector_in_ram"):
+            # its bytes and 1 GiB more are to stay free on the GPU
+            env["LLAMA_ARG_FIT_TARGET"] = str((projector.stat().st_size + (1 << 30)) >> 20)
+        argv = self.arguments(model, port, **options)
+        self.runners.append(Runner(argv, self._env(env), port))
+        self.runners[-1].marker = marker
         return self.runners[-1]

@@ -20,6 +20,9 @@ from typing import Any
 
 import httpx
 import pytest
+from ollama_copy import DUMP, Copy
+from ollama_emulator import Ollama
+from ollama_store import Shelf
 from trees import Tree, tree_of
 
 from srhpm_plugin.host import Host, Installation, Mode
@@ -189,3 +192,29 @@ def chat() -> Callable[..., dict[str, Any]]:
         return {"text": text, "timings": timings}
 
     return ask
+
+
+@pytest.fixture
+def ollama(
+    tmp_path: Path, fake_server: tuple[str, str], free_port: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Copy]:  # fmt: skip
+    """Laid out as install.sh does, with a GPU library that no server can load."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    root = tmp_path / "usr" / "local"
+    lib = root / "lib" / "ollama"
+    (lib / "cuda_v13").mkdir(parents=True)
+    (lib / "cuda_v13" / "libggml-cuda.so").write_bytes(b"\x7fELF of another build")
+    (lib / "libggml-base.so.0").write_bytes(b"\x7fELF that must not be mixed in")
+    (root / "bin").mkdir()
+    (root / "bin" / "ollama").write_text("#!/bin/sh\necho client version is 0.33.0\n")
+    (root / "bin" / "ollama").chmod(0o755)
+    copy = Copy(root, Shelf(tmp_path / "models"), Ollama(lib, free_port))
+    text = DUMP.format(dump=shlex.quote(str(copy.dump)), fake=shlex.join(fake_server))
+    (lib / "llama-server").write_text(text)
+    (lib / "llama-server").chmod(0o755)
+    monkeypatch.setenv("OLLAMA_MODELS", str(copy.shelf.root))
+    yield copy
+    for runner in copy.ollama.runners:
+        if runner.process.poll() is None:
+            runner.kill()

@@ -6,16 +6,14 @@ The real Ollama was tried by hand, see docs/hosts/ollama.md; what it does is in 
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ollama_emulator import BUFFER, Ollama, Runner, status_error
-from ollama_store import Shelf
+from ollama_copy import COUNT, Copy, blob, records, runs_ours, words
+from ollama_emulator import BUFFER, status_error
 
 from srhpm_plugin.gguf import read_model
 from srhpm_plugin.gguf.reading import ModelInfo
@@ -27,93 +25,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the stand-in for its server is a script"),
 ]
 HOST = Host()
-COUNT = "Count from one to twenty in words: one, two, three,"
-DUMP = r"""#!/bin/sh
-printf '%s\n' "$@" > {dump}.argv
-env > {dump}.env
-case " $* " in
-*" --list-devices "*)
-    echo "Available devices:"
-    echo "  CUDA0: NVIDIA GeForce RTX 4060 Ti (16379 MiB, 14900 MiB free)" ;;
-*" --model "*) exec {fake} "$@" ;;
-*) echo "system_info: n_threads = 2 | CUDA : ARCHS = 750,890" >&2; exec sleep 60 ;;
-esac
-"""
-
-
-class Copy:
-    """An installed Ollama with a store.
-
-    Attributes:
-        dump: start of the names of files in which its own server writes what it got.
-    """
-
-    def __init__(self, root: Path, shelf: Shelf, ollama: Ollama) -> None:
-        self.root, self.shelf, self.ollama = root, shelf, ollama
-        self.dump = root.parent / "own"
-
-    def got(self) -> tuple[list[str], dict[str, str]]:
-        """Arguments and environment of the last start of its own server."""
-        argv = Path(f"{self.dump}.argv").read_text().splitlines()
-        env = Path(f"{self.dump}.env").read_text().splitlines()
-        return argv, dict(line.split("=", 1) for line in env if "=" in line)
-
-    def forget(self) -> None:
-        """As if its own server had never run."""
-        Path(f"{self.dump}.argv").unlink()
-
-    def own_server_ran(self) -> bool:
-        return Path(f"{self.dump}.argv").exists()
-
-
-@pytest.fixture
-def ollama(
-    tmp_path: Path, fake_server: tuple[str, str], free_port: Callable[[], int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Copy]:  # fmt: skip
-    """Laid out as install.sh does, with a GPU library that no server can load."""
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    root = tmp_path / "usr" / "local"
-    lib = root / "lib" / "ollama"
-    (lib / "cuda_v13").mkdir(parents=True)
-    (lib / "cuda_v13" / "libggml-cuda.so").write_bytes(b"\x7fELF of another build")
-    (lib / "libggml-base.so.0").write_bytes(b"\x7fELF that must not be mixed in")
-    (root / "bin").mkdir()
-    (root / "bin" / "ollama").write_text("#!/bin/sh\necho client version is 0.33.0\n")
-    (root / "bin" / "ollama").chmod(0o755)
-    copy = Copy(root, Shelf(tmp_path / "models"), Ollama(lib, free_port))
-    text = DUMP.format(dump=shlex.quote(str(copy.dump)), fake=shlex.join(fake_server))
-    (lib / "llama-server").write_text(text)
-    (lib / "llama-server").chmod(0o755)
-    monkeypatch.setenv("OLLAMA_MODELS", str(copy.shelf.root))
-    yield copy
-    for runner in copy.ollama.runners:
-        if runner.process.poll() is None:
-            runner.kill()
-
-
-def blob(copy: Copy, name: str, file: Path, **params: Any) -> Path:
-    """The blob of a model that is put into the store."""
-    copy.shelf.add(name, file, params)
-    return copy.shelf.path(copy.shelf.blob(file))
-
-
-def runs_ours(runner: Runner, server_dir: Path) -> bool:
-    exe = Path(f"/proc/{runner.process.pid}/exe").resolve()
-    return exe == (server_dir / "llama-server").resolve()
-
-
-def words(runner: Runner, prompt: str = COUNT, n: int = 24) -> tuple[str, dict[str, Any]]:
-    """A completion as Ollama asks for it; text and the last event."""
-    body = {
-        "prompt": prompt, "stream": True, "cache_prompt": True, "n_predict": n, "n_keep": 4,
-        "temperature": 0, "top_k": 40, "top_p": 0.9, "min_p": 0, "stop": [], "seed": 1,
-        "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0,
-        "presence_penalty": 0, "typical_p": 1,
-    }  # fmt: skip
-    events = list(runner.events("/completion", body))
-    assert events[-1]["stop"]
-    return "".join(e["content"] for e in events), events[-1]
 
 
 def test_the_whole_way(
@@ -257,12 +168,6 @@ def test_twins(ollama: Copy, smollm2: Path, server_dir: Path, register: Callable
     assert b"511" not in command  # the mark is not the batch
     (record,) = [r for r in records() if r["kind"] != "stock"]
     assert record["model"] == "smol:135m-srhpm"
-
-
-def records() -> list[dict[str, Any]]:
-    """The launches that `status` shows."""
-    folder = Path(os.environ["SRHPM_HOME"]) / "data" / "launches"
-    return [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
 
 
 def test_what_the_user_set_wins(

@@ -1,0 +1,199 @@
+"""Models of Ollama's store that are more than one file: adapters, projectors, prediction heads.
+
+The files are tiny and of random numbers: they show that what Ollama passes reaches our server and
+counts, not what such models can do.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from ollama_copy import Copy, blob, records, runs_ours, words
+
+from srhpm_plugin.gguf import read_model
+from srhpm_plugin.integrations.ollama import Ollama as Host
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(sys.platform != "linux", reason="the stand-in for its server is a script"),
+]
+HOST = Host()
+SIDE, PATCH, WIDTH = 32, 8, 64  # of the image encoder
+IMAGE_TOKENS = (SIDE // PATCH) ** 2
+
+
+@pytest.fixture(scope="session")
+def adapter(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LoRA for the small model, as llama.cpp's converter writes them."""
+    path = tmp_path_factory.mktemp("adapter") / "adapter.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    random, rank = np.random.default_rng(1), 4
+    for tensor in read_model(smollm2).tensors:
+        if tensor.name.endswith(("attn_q.weight", "ffn_down.weight")):
+            n_in, n_out = tensor.shape
+            for part, shape in (("lora_a", (rank, n_in)), ("lora_b", (n_out, rank))):
+                values = random.standard_normal(shape).astype(np.float32) * 0.05
+                writer.add_tensor(f"{tensor.name}.{part}", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def projector(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image encoder for the small model, of LLaVA's kind: two layers, of which one is used."""
+    path = tmp_path_factory.mktemp("projector") / "projector.gguf"
+    writer = gguf.GGUFWriter(path, "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", "mlp")
+    numbers = {
+        "image_size": SIDE, "patch_size": PATCH, "embedding_length": WIDTH, "block_count": 2,
+        "feed_forward_length": 2 * WIDTH, "attention.head_count": 2, "projection_dim": 576,
+    }  # fmt: skip
+    for name, number in numbers.items():
+        writer.add_uint32(f"clip.vision.{name}", number)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    for name in ("image_mean", "image_std"):
+        writer.add_array(f"clip.vision.{name}", [0.5, 0.5, 0.5])
+    random = np.random.default_rng(2)
+
+    def add(name: str, *shape: int) -> None:
+        values = random.standard_normal(shape) * (shape[-1] ** -0.5)
+        writer.add_tensor(name, values.astype(np.float32))
+
+    add("v.patch_embd.weight", WIDTH, 3, PATCH, PATCH)
+    add("v.position_embd.weight", IMAGE_TOKENS, WIDTH)
+    for layer in range(2):
+        for name in ("ln1", "ln2"):
+            writer.add_tensor(f"v.blk.{layer}.{name}.weight", np.ones(WIDTH, np.float32))
+            writer.add_tensor(f"v.blk.{layer}.{name}.bias", np.zeros(WIDTH, np.float32))
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            add(f"v.blk.{layer}.{name}.weight", WIDTH, WIDTH)
+        add(f"v.blk.{layer}.ffn_up.weight", 2 * WIDTH, WIDTH)
+        add(f"v.blk.{layer}.ffn_down.weight", WIDTH, 2 * WIDTH)
+    add("mm.0.weight", 576, WIDTH)
+    writer.add_tensor("mm.0.bias", np.zeros(576, np.float32))
+    add("mm.2.weight", 576, 576)
+    writer.add_tensor("mm.2.bias", np.zeros(576, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_an_adapter(
+    ollama: Copy, smollm2: Path, adapter: Path, server_dir: Path, register: Callable[..., Any]
+) -> None:
+    """``ADAPTER``: the model answers otherwise than its base, drafted or not alike."""
+    ollama.shelf.add("tuned:latest", smollm2, adapter=adapter)
+    lora = ollama.shelf.path(ollama.shelf.blob(adapter))
+    model = blob(ollama, "smol:135m", smollm2)
+    register(HOST, ollama.root, "all")
+    texts = {}
+    for name, more, env in (
+        ("base", {}, ""),
+        ("tuned", {"adapters": [lora]}, ""),
+        ("undrafted", {"adapters": [lora]}, "none"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            if env:
+                patch.setenv("SRHPM_DRAFT", env)
+            runner = ollama.ollama.start(model, num_gpu=0, **more)
+        runner.wait_until_running()
+        assert runs_ours(runner, server_dir)
+        texts[name], _ = words(runner, n=48)
+        assert runner.log.errors == []
+        runner.kill()
+    assert texts["tuned"] != texts["base"]
+    assert texts["undrafted"] == texts["tuned"]
+    # a name for each: what was started is told by the adapter
+    assert [r["model"] for r in records()] == ["smol:135m", "tuned:latest", "tuned:latest"]
+
+
+def png(shade: Callable[[int, int], int]) -> str:
+    """A picture in grey, as text."""
+    rows = b"".join(
+        b"\0" + bytes(value for x in range(SIDE) for value in [shade(x, y)] * 3)
+        for y in range(SIDE)
+    )
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(parts)).decode()
+
+
+@pytest.mark.parametrize("in_ram", [False, True])
+def test_a_projector(
+    in_ram: bool,
+    ollama: Copy,
+    smollm2: Path,
+    projector: Path,
+    server_dir: Path,
+    register: Callable[..., Any],
+) -> None:
+    """A projector in a file of its own: pictures come to the model by Ollama's own mark."""
+    ollama.shelf.add("sees:latest", smollm2, projector=projector)
+    mmproj = ollama.shelf.path(ollama.shelf.blob(projector))
+    model = ollama.shelf.path(ollama.shelf.blob(smollm2))
+    register(HOST, ollama.root, "all")
+    options = {"projector": mmproj, "projector_in_ram": in_ram}
+    runner = ollama.ollama.start(model, num_gpu=0, **options)
+    runner.wait_until_running()
+    assert runs_ours(runner, server_dir)
+    texts = []
+    for shade in (lambda x, y: 255, lambda x, y: 255 * ((x // 4 + y // 4) % 2)):
+        prompt = {
+            "prompt_string": f"A picture: {runner.marker}\nIt shows",
+            "multimodal_data": [png(shade)],
+        }
+        body = {"prompt": prompt, "stream": True, "n_predict": 16, "temperature": 0}
+        events = list(runner.events("/completion", {**body, "cache_prompt": True}))
+        counts = events[-1]["timings"]
+        assert counts["cache_n"] + counts["prompt_n"] > IMAGE_TOKENS
+        texts.append("".join(e["content"] for e in events))
+    assert texts[0] != texts[1], "it does not look"
+    assert runner.log.errors == []
+    (record,) = records()
+    assert record["model"] == "sees:latest"
+
+
+def test_a_head_inside_the_model(
+    ollama: Copy, tiny_target: Callable[[str], Path], server_dir: Path, register: Callable[..., Any]
+) -> None:
+    """MTP: Ollama asks for it where ``draft_num_predict`` is set, and leaves it off elsewhere."""
+    model = blob(ollama, "head:latest", tiny_target("qwen35"), draft_num_predict=4)
+    register(HOST, ollama.root, "all")
+    draft = ["--spec-type", "draft-mtp", "--spec-draft-n-max", "4", "--spec-draft-backend-sampling"]
+    runner = ollama.ollama.start(model, num_gpu=0, draft=draft)
+    runner.wait_until_running()
+    assert runs_ours(runner, server_dir)
+    body = {"prompt": list(range(20, 60)), "stream": True, "n_predict": 48, "temperature": 0}
+    last = list(runner.events("/completion", body))[-1]
+    assert last["timings"]["speculation"]["type"] == "draft-mtp"
+    assert last["timings"]["draft_n_accepted"] > 0
+    assert runner.log.errors == []
+    argv = Path(f"/proc/{runner.process.pid}/cmdline").read_bytes().decode().split("\0")
+    most = [argv[i + 1] for i, word in enumerate(argv) if word == "--spec-draft-n-max"]
+    assert int(most[-1]) <= 4, "no more than Ollama's user allows"
+    (record,) = records()
+    assert record["drafter"] == "draft-mtp"
