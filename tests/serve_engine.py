@@ -312,6 +312,7 @@ def listening(app: Any) -> Iterator[str]:
     config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
     sock = config.bind_socket()
+    sock.listen()  # clients that come before the thread has begun wait
     thread = threading.Thread(target=lambda: server.run(sockets=[sock]), daemon=True)
     thread.start()
     try:
