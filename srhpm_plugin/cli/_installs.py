@@ -9,7 +9,7 @@ from ..native.locate import find_program, find_server
 from ._checks import Check
 from .status import installations
 
-_BROKEN = ("partly done", "damaged")
+_BROKEN = ("damaged note", "partly done", "damaged")
 
 
 def check_installations() -> Iterator[Check]:

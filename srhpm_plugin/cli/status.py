@@ -83,6 +83,7 @@ def installations() -> list[dict[str, Any]]:
         install = f"srhpm-plugin {shown(['install', *typed, *mode])}"
         uninstall = f"srhpm-plugin {shown(['uninstall', *typed])}"
         fix = {
+            "damaged note": install,
             "wiped by an upgrade": install,
             "partly done": uninstall if _leaving(record) else install,
             "host gone": uninstall,

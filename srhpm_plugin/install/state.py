@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from .. import home
+from ..dropin.note import SUFFIX, Note
 from ..errors import UserError
 from ..host import Host, Installation
 from . import disk, journal
@@ -20,7 +21,13 @@ from .execute import BACKUP
 from .journal import Journal
 
 State = Literal[
-    "in place", "changed by user", "wiped by an upgrade", "host gone", "partly done", "damaged"
+    "in place",
+    "changed by user",
+    "damaged note",
+    "wiped by an upgrade",
+    "host gone",
+    "partly done",
+    "damaged",
 ]
 OWN = "own"
 _File = FilePlaced | FileReplaced | HardLinked | StoodIn | Symlinked
@@ -147,6 +154,9 @@ def examine(record: Record, host: Host | None) -> Condition:
     ]
     if replaced:
         return Condition("wiped by an upgrade", f"{replaced[0]} is not ours any more", found)
+    for _, entry in stands.standing:
+        if isinstance(entry, FilePlaced) and (text := _damaged_note(entry)):
+            return Condition("damaged note", text, found)
     if host is not None and found is None:
         return Condition("wiped by an upgrade", f"no {host.title} is found at {root}")
     if host is not None and found is not None and not host.registered(found):
@@ -202,6 +212,19 @@ def _difference(entry: object) -> str | None:
         return None
     gone = disk.kind(entry.path) == "nothing"
     return f"{entry.path} {'is gone' if gone else 'was changed'}"
+
+
+def _damaged_note(entry: FilePlaced) -> str | None:
+    """Why a drop-in can no longer read its note; ``None`` where it can, and of any other file."""
+    if entry.path.suffix != SUFFIX or _same(entry):
+        return None
+    try:
+        Note.parse(entry.path.read_bytes())
+    except (OSError, ValueError):
+        gone = disk.kind(entry.path) == "nothing"
+        what = "is gone" if gone else "is damaged"
+        return f"{entry.path} {what}: nothing runs on SR-HPM until it is written again"
+    return None
 
 
 def _same(entry: _File) -> bool:

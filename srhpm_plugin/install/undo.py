@@ -13,6 +13,7 @@ from functools import singledispatchmethod
 from pathlib import Path
 from typing import Literal
 
+from ..dropin.note import SUFFIX
 from . import disk, effects
 from .entries import (
     Called,
@@ -97,8 +98,10 @@ class Undoer:
     def _(self, entry: FilePlaced) -> Outcome:
         disk.remove(entry.temp)
         # A drop-in that something has signed or stripped is ours still; left there, it would keep
-        # the host's own server from its place and have none to hand over to.
-        ours = disk.digest(entry.path) == entry.sha256 or is_dropin(entry.path)
+        # the host's own server from its place and have none to hand over to. Nor is its note
+        # anybody else's: left there, damaged perhaps, it would be in the way of the next one.
+        note = entry.path.suffix == SUFFIX and disk.kind(entry.path) == "file"
+        ours = note or disk.digest(entry.path) == entry.sha256 or is_dropin(entry.path)
         return self._remove(entry.path, ours)
 
     @_undo.register
