@@ -10,16 +10,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import httpx
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...launch.server import Progress
+from ..gone import until_gone
 from ..interfaces import BusyError, Engine, LoadError, Need, Scheduler, ServedModel
 from ..stats import Outcome, Stats
 from . import forms, spoken
@@ -75,26 +75,6 @@ class Relay(Response):
         await until_gone(receive, _Answer(self._scheduler, self._job, self._stats, send).give())
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Does the work, unless the client hangs up before it is done."""
-    working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_gone(receive))
-    try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-    finally:
-        for task in (working, watching):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 class _Answer:
     def __init__(self, scheduler: Scheduler, job: Job, stats: Stats, send: Send) -> None:
         self._scheduler = scheduler
@@ -107,31 +87,37 @@ class _Answer:
         self._heard = Heard()
 
     async def give(self) -> None:
+        """All of it. The engine is given back and the figures are noted before the client knows
+        that it has everything: what it does next sees both."""
         arrived = time.monotonic()
         outcome: Outcome | None = "done"
+        problem = None
+        whole = None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 engine = await self._lease(stack)
                 self._load_seconds = engine.load_seconds
-                await self._hand_through(engine)
+                whole = await self._hand_through(engine)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         except Exception as trouble:
             problem = _problem(trouble)
             outcome = self._note_problem(problem)
-            await self._say(problem)
         finally:
             if outcome is not None:
+                seconds = time.monotonic() - arrived
                 self._stats.finished(
                     self._heard.finished(
-                        self._job.name,
-                        self._job.path,
-                        outcome,
-                        time.monotonic() - arrived,
-                        self._load_seconds,
+                        self._job.name, self._job.path, outcome, seconds, self._load_seconds
                     )
                 )
+        if problem is not None:
+            await self._say(problem)
+        elif whole is not None:
+            await self._say_whole(200, whole)
+        else:
+            await self._end()
 
     def _note_problem(self, problem: Problem) -> Outcome | None:
         """What it counts as; ``None``: nothing, the request itself was wrong."""
@@ -167,7 +153,8 @@ class _Answer:
                 await self._begin(200, "text/event-stream")
             await self._piece(self._job.form.alive(_words(self._progress)))
 
-    async def _hand_through(self, engine: Engine) -> None:
+    async def _hand_through(self, engine: Engine) -> bytes | None:
+        """A whole answer; ``None`` where a stream has passed."""
         job = self._job
         headers = {"Content-Type": "application/json"}
         self._heard.asked()
@@ -176,16 +163,12 @@ class _Answer:
         ) as answer:
             if answer.status_code != 200:
                 raise forms.from_engine(answer.status_code, await answer.aread())
-            if answer.headers.get("content-type", "").startswith("text/event-stream"):
-                await self._stream(answer)
-            else:
-                await self._whole(await answer.aread())
-
-    async def _whole(self, body: bytes) -> None:
-        self._heard.piece(body)
-        body = spoken.renamed_whole(body, self._job.name)
-        await self._begin(200, "application/json", len(body))
-        await self._send({"type": "http.response.body", "body": body})
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                body = await answer.aread()
+                self._heard.piece(body)
+                return spoken.renamed_whole(body, job.name)
+            await self._stream(answer)
+            return None
 
     async def _stream(self, answer: httpx.Response) -> None:
         if not self._begun:
@@ -198,16 +181,19 @@ class _Answer:
                 await self._piece(spoken.renamed(lines, self._job.name) + newline)
         if rest:
             await self._piece(rest)
-        await self._end()
 
     async def _say(self, problem: Problem) -> None:
         """The error, in whichever form is still possible."""
         if self._begun:
             await self._piece(self._job.form.event(problem))
             await self._end()
-            return
-        body = self._job.form.whole(problem)
-        await self._begin(problem.status, "application/json", len(body), problem.headers)
+        else:
+            await self._say_whole(problem.status, self._job.form.whole(problem), problem.headers)
+
+    async def _say_whole(
+        self, status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        await self._begin(status, "application/json", len(body), headers)
         await self._send({"type": "http.response.body", "body": body})
 
     async def _begin(
@@ -215,7 +201,7 @@ class _Answer:
         status: int,
         kind: str,
         length: int | None = None,
-        more: Mapping[str, str] | None = None,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._begun = True
         headers = {"content-type": kind, **more}

@@ -11,18 +11,16 @@ import json
 import re
 from typing import Any
 
-_MODEL = re.compile(rb'"model":"(?:[^"\\]|\\.)*"')
-_TIMINGS = b'"timings":{'
-_TOKENS = re.compile(rb'"(?:completion|output)_tokens":(\d+)')
-_MESSAGE = re.compile(rb'"type":"message","role":"assistant"')
+_MODEL = re.compile(rb'("model": ?)"(?:[^"\\]|\\.)*"')
+_TIMINGS = re.compile(rb'"timings": ?(?={)')
+_TOKENS = re.compile(rb'"(?:completion|output)_tokens": ?(\d+)')
+_MESSAGE = re.compile(rb'"type": ?"message", ?"role": ?"assistant"')
 
 
 def renamed(events: bytes, name: str) -> bytes:
     """Events that call the model ``name``."""
-    if b'"model":"' not in events:
-        return events
-    said = b'"model":' + json.dumps(name, ensure_ascii=False).encode()
-    return _MODEL.sub(lambda _: said, events)
+    said = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
+    return _MODEL.sub(lambda found: found[1] + said, events)
 
 
 def renamed_whole(answer: bytes, name: str) -> bytes:
@@ -40,10 +38,10 @@ def renamed_whole(answer: bytes, name: str) -> bytes:
 
 def timings(piece: bytes) -> dict[str, Any] | None:
     """The ``timings`` object in an answer or in the last of its events."""
-    at = piece.rfind(_TIMINGS)
-    if at < 0:
+    starts = [found.end() for found in _TIMINGS.finditer(piece)]
+    if not starts:
         return None
-    text = piece[at + len(_TIMINGS) - 1 :].decode("utf-8", "replace")
+    text = piece[starts[-1] :].decode("utf-8", "replace")
     try:
         found, _ = json.JSONDecoder().raw_decode(text)
     except ValueError:
