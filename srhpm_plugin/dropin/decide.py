@@ -27,7 +27,7 @@ from ..planner.room import reserve
 from ..planner.sources import known_models
 from ..plugins import plugins
 from . import arguments as words
-from . import router, slots
+from . import context, router, slots
 from .arguments import Arguments
 from .borrow import NotLent, files_of, lent, passed_on
 from .cache import Kept, watch
@@ -214,6 +214,8 @@ def _plan(
     squeezed = (request.ctx is None and plan.ctx < wanted_ctx(request, plan.model)) or (
         plan.kernels == "off" and request.kernels != "off"
     )
+    if request.ctx is None and not squeezed:
+        plan = context.longest(plan, request, machine)
     if slots.left_open(known.said):
         plan = slots.shared(plan, request, machine) or plan
     if not overruled:

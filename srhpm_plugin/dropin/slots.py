@@ -40,16 +40,20 @@ def shared(plan: LaunchPlan, request: HostRequest, machine: Machine) -> LaunchPl
     """
     if plan.ctx < AUTO:
         return None
-    asked = replace(
-        request, parallel=AUTO, ctx=plan.ctx // AUTO, draft=_as_chosen(plan), kernels=plan.kernels
-    )
+    return same_with(plan, replace(request, parallel=AUTO, ctx=plan.ctx // AUTO), machine)
+
+
+def same_with(plan: LaunchPlan, request: HostRequest, machine: Machine) -> LaunchPlan | None:
+    """``plan`` for another number of slots or tokens; ``None`` where that would cost it its
+    drafter, its kernels or its place, or does not fit."""
+    asked = replace(request, draft=_as_chosen(plan), kernels=plan.kernels)
     try:
-        four = make_plan(asked, machine=machine, known=(), command=False)
+        other = make_plan(asked, machine=machine, known=(), command=False)
     except UserError:
         return None
-    if _what_counts(four) != _what_counts(plan):
+    if _what_counts(other) != _what_counts(plan):
         return None
-    return replace(four, reasons=plan.reasons, warnings=plan.warnings, predicted=plan.predicted)
+    return replace(other, reasons=plan.reasons, warnings=plan.warnings, predicted=plan.predicted)
 
 
 def _as_chosen(plan: LaunchPlan) -> str:

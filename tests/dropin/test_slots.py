@@ -1,8 +1,10 @@
-"""How many slots a start gets whose host does not say."""
+"""How many slots, and how long a context, a start gets whose host does not say."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from srhpm_plugin.dropin import slots
 from srhpm_plugin.dropin.arguments import parse
 from srhpm_plugin.dropin.flags import FlagTable
 from srhpm_plugin.errors import UserError
+from srhpm_plugin.machine.probe import probe as real_probe
+from srhpm_plugin.machine.types import Machine
 
 Decide = Callable[..., Any]
 
@@ -77,3 +81,49 @@ def test_one_where_four_do_not_fit(
     assert made.kind == "srhpm"
     assert made.value("--parallel") == "1"
     assert "--kv-unified" not in made.argv
+
+
+@pytest.fixture
+def trained_for(smollm2: Path, tmp_path: Path) -> Callable[[int], Path]:
+    """``trained_for(tokens)``: the small model, said to have been trained for so many."""
+
+    def write(tokens: int) -> Path:
+        content = smollm2.read_bytes()
+        key = b"llama.context_length" + struct.pack("<I", 4)
+        assert content.count(key + struct.pack("<I", 8192)) == 1
+        path = tmp_path / f"trained-{tokens}.gguf"
+        path.write_bytes(
+            content.replace(key + struct.pack("<I", 8192), key + struct.pack("<I", tokens))
+        )
+        return path
+
+    return write
+
+
+def test_all_of_the_models_context(decided: Decide, trained_for: Callable[[int], Path]) -> None:
+    """As the host's own server gives it, where there is room."""
+    made = decided("-m", trained_for(32768))
+    assert made.value("--ctx-size") == "32768"
+    assert made.value("--parallel") == "4"
+    assert decided("-m", trained_for(32768), "-c", "4096").value("--ctx-size") is None
+    env = {"LLAMA_ARG_CTX_SIZE": "4096"}
+    assert decided("-m", trained_for(32768), env=env).value("--ctx-size") is None
+
+
+def test_less_where_it_would_take_too_much(
+    decided: Decide, trained_for: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than half of what is free; never less than the usual plan has."""
+    free = 3 << 30
+
+    def probe(server: Path) -> Machine:
+        machine = real_probe(server)
+        return replace(machine, memory=replace(machine.memory, free=free))
+
+    monkeypatch.setattr("srhpm_plugin.dropin.decide.probe", probe)
+    made = decided("-m", trained_for(1 << 20))
+    ctx = int(made.value("--ctx-size"))
+    assert 8192 <= ctx < 1 << 20
+    assert made.record["needs"] <= free // 2 + (256 << 20)
+    free = 700 << 20
+    assert int(decided("-m", trained_for(1 << 20)).value("--ctx-size")) <= 8192
