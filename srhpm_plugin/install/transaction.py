@@ -13,6 +13,7 @@ from .._version import __version__
 from ..errors import UserError
 from ..host import Host, Installation, Mode, Steps, Tools
 from . import disk, intruder, journal, trouble
+from .ahead import trouble_ahead
 from .entries import Entry
 from .execute import BACKUP, Executor
 from .journal import Begin, Journal
@@ -86,8 +87,9 @@ def foresee(job: Job) -> Result:
     """What :func:`install` would do. Changes nothing.
 
     Raises:
-        UserError: it could not be done.
+        UserError: it could not be done; the line that installing would end with.
     """
+    home.require_usable()
     now = _look(job)
     if _leave_alone(job, now):
         return _already(now)
@@ -98,6 +100,7 @@ def foresee(job: Job) -> Result:
             raise
         # Our own files are in the way of planning; they are taken back before.
         steps, notes = Steps(()), ("what is done then shows once that is taken back",)
+    _look_ahead(job, steps, now, now.record.journal)
     return Result(False, steps, notes, now.before, now.record.journal)
 
 
@@ -115,11 +118,13 @@ def install(job: Job) -> Result:
         carried: tuple[Entry, ...] = ()
         notes: tuple[str, ...] = ()
         if now.before is not None:
+            _look_ahead(job, Steps(()), now, now.record.journal)
             carried, notes = take_back(now.record, job.host, job.command, carry=True)
             if now.record.journal is not None:
                 job = replace(job, found=find_again(now.record.journal, job.host) or job.found)
         try:
             steps, more = _steps(job, now.tools)
+            _look_ahead(job, steps, now, None)
             stands = _begin(job, now, carried)
         except BaseException:
             if not carried:
@@ -181,6 +186,13 @@ def _steps(job: Job, tools: Tools) -> tuple[Steps, tuple[str, ...]]:
     intruder.refuse(steps.operations, job.host.name, job.host.title, job.found.root)
     folders, notes = account_folders(job.found)
     return replace(steps, operations=(*folders, *steps.operations)), notes
+
+
+def _look_ahead(job: Job, steps: Steps, now: _Now, earlier: Journal | None) -> None:
+    error = trouble_ahead(steps.operations, now.folder, earlier)
+    if error is not None:
+        title = job.host.title
+        raise trouble.from_os(f"cannot install in {title}", error, job.command, title)
 
 
 def _begin(job: Job, now: _Now, carried: Sequence[Entry]) -> Journal:

@@ -6,9 +6,11 @@ import errno
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -163,13 +165,17 @@ def test_a_disk_that_is_really_full(
         (small / "home").mkdir()
         toy.root.rename(tmp_path / "template")
         toy.root = small / "host"
-        outcomes = set()
+        outcomes, seen_before = set(), 0
         for free in range(0, 160, 4):
             subprocess.run(["cp", "-a", str(tmp_path / "template"), str(toy.root)], check=True)
             before = state(toy.root)
             room = os.statvfs(small).f_bavail * os.statvfs(small).f_frsize
             (small / "filler").write_bytes(bytes(max(0, room - free * 1024)))
+            foreseen = CliRunner().invoke(install, ["--host", "toy", "--dry-run"])
             result = CliRunner().invoke(install, ["--host", "toy"])
+            if foreseen.exit_code:  # no false alarm, and the same line
+                seen_before += 1
+                assert str(foreseen.exception) == str(result.exception)
             if result.exit_code:
                 assert isinstance(result.exception, UserError)
                 assert "no space left" in str(result.exception).lower()
@@ -181,22 +187,67 @@ def test_a_disk_that_is_really_full(
             assert list(records()) == []
             subprocess.run(["rm", "-r", str(toy.root)], check=True)
         assert outcomes == {0, 1}
+        assert seen_before > 0
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() == 0, reason="only where permission bits bite"
-)
-def test_a_folder_that_is_read_only(toy: ToyHost) -> None:
-    (toy.root / "lib").chmod(0o555)
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nothing can be created in a folder: by its rights, or for root by its disk."""
+    if os.geteuid() != 0:
+        folder.chmod(0o555)
+        yield
+        folder.chmod(0o755)
+        return
+    for options in (["--bind"], ["-o", "remount,ro,bind"]):
+        if subprocess.run(["mount", *options, str(folder), str(folder)], check=False).returncode:
+            subprocess.run(["umount", str(folder)], check=False)
+            pytest.skip("no disk can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of a folder are not foreseen there")
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_folder_that_is_read_only(toy: ToyHost, installed: bool) -> None:
+    lib = toy.root / "lib"
+    if installed:
+        assert CliRunner().invoke(install, ["--host", "toy"]).exit_code == 0
+        toy.server.unlink()
+        toy.server.write_bytes(b"a newer one")
     before = state(toy.root)
-    result = CliRunner().invoke(install, ["--host", "toy"])
-    (toy.root / "lib").chmod(0o755)
-    assert "sudo env" in str(result.exception)
-    (toy.root / "lib").chmod(0o555)
+    with read_only(lib):
+        foreseen = CliRunner().invoke(install, ["--host", "toy", "--dry-run"])
+        done = CliRunner().invoke(install, ["--host", "toy"])
+    for result in (foreseen, done):
+        assert isinstance(result.exception, UserError)
+        words = "sudo env" if os.geteuid() else "nothing can be installed on a read-only disk"
+        assert words in str(result.exception)
+        assert str(lib) in str(result.exception)
+    assert str(foreseen.exception) == str(done.exception)
     assert state(toy.root) == before
-    (toy.root / "lib").chmod(0o755)
+    assert len(list(records())) == installed
+
+
+def test_a_disk_without_room(toy: ToyHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen before anything is written; what is linked or moved needs none."""
+    before = state(toy.root)
+    needed = 2 * 5120 + 100  # a copy of data.bin, the drop-in, the note and little files
+    for free, enough in ((5120, False), (2 * needed, True)):
+        usage = shutil.disk_usage(toy.root)._replace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
+        foreseen = CliRunner().invoke(install, ["--host", "toy", "--dry-run"])
+        assert state(toy.root) == before
+        done = CliRunner().invoke(install, ["--host", "toy"])
+        assert str(foreseen.exception) == str(done.exception)
+        assert (done.exit_code == 0) == enough
+        if not enough:
+            assert "no space left on device; free some space there" in str(done.exception)
+            assert state(toy.root) == before
+            assert list(records()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no sudo")
