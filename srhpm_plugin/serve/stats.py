@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+from .pulse import Pulse
+
 Outcome = Literal["done", "cancelled", "failed", "refused"]
 
 _KEPT_REQUESTS = 200
@@ -161,10 +163,12 @@ class Stats:
 
     Attributes:
         since: when counting began.
+        pulse: tokens that are streaming now.
     """
 
     def __init__(self) -> None:
         self.since = _now()
+        self.pulse = Pulse()
         self._models: dict[str, ModelStats] = {}
         self._recent: deque[Finished] = deque(maxlen=_KEPT_REQUESTS)
         self._troubles: deque[Trouble] = deque(maxlen=_KEPT_ERRORS)

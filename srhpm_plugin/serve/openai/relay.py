@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 # life: less than the idle limit of any proxy known to us. Before, an error can still have a status.
 _PATIENCE = 10.0
 
+_EVENT = b"data: {"  # one for each token, and a few more
+
 
 @dataclass(frozen=True)
 class Job:
@@ -109,7 +111,7 @@ class _Answer:
                 seconds = time.monotonic() - arrived
                 self._stats.finished(
                     self._heard.finished(
-                        self._job.name, self._job.path, outcome, seconds, self._load_seconds
+                        self._job.model.name, self._job.path, outcome, seconds, self._load_seconds
                     )
                 )
         if problem is not None:
@@ -127,7 +129,7 @@ class _Answer:
             return None
         if problem.code is None and problem.status == 500:
             _log.error("%s failed", self._job.path, exc_info=True)
-        self._stats.trouble(problem.message, self._job.name)
+        self._stats.trouble(problem.message, self._job.model.name)
         return "failed"
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Engine:
@@ -178,6 +180,7 @@ class _Answer:
             lines, newline, rest = (rest + chunk).rpartition(b"\n")
             if newline:
                 self._heard.piece(lines)
+                self._stats.pulse.beat(self._job.model.name, lines.count(_EVENT))
                 await self._piece(spoken.renamed(lines, self._job.name) + newline)
         if rest:
             await self._piece(rest)

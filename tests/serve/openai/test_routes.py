@@ -396,7 +396,7 @@ def test_every_answer_counts(
 ) -> None:
     ask(client, path, {**body, "stream": stream})
     (one,) = parts.stats.recent()
-    assert (one.model, one.route, one.outcome) == ("fake", path, "done")
+    assert (one.model, one.route, one.outcome) == ("fake:latest", path, "done")
     assert (one.tokens, one.load_seconds) == (5, 0.25)
     assert one.decode_ms > 0
     if path.endswith("completions"):
