@@ -59,12 +59,11 @@ class Recipe:
             parts.append(hashlib.sha256(str(self.source).encode()).hexdigest()[:8])
         return "-".join(parts)
 
-    def cmake_options(self, tools: Toolchain, llama_tree: Path) -> list[str]:
-        """``-D`` options, ours and upstream's."""
+    @property
+    def options(self) -> dict[str, str]:
+        """CMake's options that change what is built."""
         options = {
             "CMAKE_BUILD_TYPE": "Release",
-            "CMAKE_MAKE_PROGRAM": str(tools.ninja),
-            "SRHPM_LLAMA_DIR": llama_tree.as_posix(),
             "LLAMA_BUILD_NUMBER": str(self.tag),
             "LLAMA_BUILD_COMMIT": "srhpm",
             "GGML_CUDA": _on(self.cuda),
@@ -86,6 +85,15 @@ class Recipe:
                 "GGML_BACKEND_DL": "OFF",
                 "GGML_NATIVE": "ON",
             }
+        return options
+
+    def cmake_options(self, tools: Toolchain, llama_tree: Path) -> list[str]:
+        """``-D`` options, ours and upstream's."""
+        options = {
+            **self.options,
+            "CMAKE_MAKE_PROGRAM": str(tools.ninja),
+            "SRHPM_LLAMA_DIR": llama_tree.as_posix(),
+        }
         if tools.ccache:
             for language in ("C", "CXX"):
                 options[f"CMAKE_{language}_COMPILER_LAUNCHER"] = str(tools.ccache)
@@ -118,6 +126,9 @@ def fingerprint(recipe: Recipe, tools: Toolchain, source_sha256: str) -> str:
     facts: list[Any] = [
         source_sha256,
         recipe.name,
+        recipe.options,
+        PROGRAMS,
+        TESTS,
         tools.cxx_version,
         sys.platform,
         platform.machine(),

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from srhpm_plugin.cli import cli
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.native import build as builder
-from srhpm_plugin.native import ninja, source, toolchain
+from srhpm_plugin.native import ninja, recipe, source, toolchain
 from srhpm_plugin.native.locate import find_program, find_server, local_build
 from srhpm_plugin.native.recipe import PROGRAMS, TESTS, Recipe
 
@@ -105,6 +105,24 @@ def test_nothing_changed_is_no_build(fake: Fake) -> None:
     assert fake.builds == 1
     assert "already built" in said[-1]
     run(force=True)
+    assert fake.builds == 2
+
+
+@pytest.mark.parametrize("what", ["PROGRAMS", "TESTS"])
+def test_another_program_to_install_is_a_build(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    run()
+    monkeypatch.setattr(recipe, what, getattr(recipe, what)[1:])
+    run()
+    assert fake.builds == 2
+
+
+def test_another_option_is_a_build(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    options = {**Recipe(11434).options, "GGML_LTO": "ON"}
+    monkeypatch.setattr(Recipe, "options", options)
+    run()
     assert fake.builds == 2
 
 
