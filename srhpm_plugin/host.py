@@ -142,6 +142,7 @@ class Translated:
         overruled: flags of the host's that the plan takes the place of, by the first spelling in
             the server's help, e.g. ``--spec-type``. Where ``request.draft`` is not what it was in
             the request handed in, the host's flags for speculation are overruled by themselves.
+        rests_on: the host's files that this was read in; when one changes, it is asked anew.
     """
 
     request: HostRequest
@@ -149,6 +150,7 @@ class Translated:
     drafters: tuple[Path, ...] = ()
     picked: bool = False
     overruled: tuple[str, ...] = ()
+    rests_on: tuple[Path, ...] = ()
 
 
 @runtime_checkable

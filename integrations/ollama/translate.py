@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from .compat import former_format
 from .names import marks_twin
 from .store import Entry, Store
 
+_DRAFT = "--spec-draft-model"
+
 
 def translate(call: HostCall, request: HostRequest) -> Translated | HandOver:
     """The model's name, whether it is a twin, and smaller models that may draft for it.
@@ -30,7 +32,8 @@ def translate(call: HostCall, request: HostRequest) -> Translated | HandOver:
     twin = batch is not None and batch.isdecimal() and marks_twin(int(batch))
     store = Store.of_blob(request.model)
     entries = tuple(store.entries()) if store else ()
-    entry = _entry(entries, call, request, twin)
+    names = [e for e in entries if e.model is not None and e.model.name == request.model.name]
+    entry = _entry(names, call, request, twin)
     name = str(entry.name) if entry else request.model.name
     if call.mode == "select" and not twin:
         return Translated(request, name)
@@ -50,6 +53,7 @@ def translate(call: HostCall, request: HostRequest) -> Translated | HandOver:
         picked=twin,
         # A twin's batch is a mark, not a wish.
         overruled=("-b", "-ub") if twin else (),
+        rests_on=tuple(e.manifest for e in names),
     )
 
 
@@ -62,8 +66,12 @@ def _only_ollamas(request: HostRequest) -> str | None:
 
 def _value(argv: tuple[str, ...], option: str) -> str | None:
     """The last value of an option."""
-    at = [i for i, word in enumerate(argv[:-1]) if word == option]
-    return argv[at[-1] + 1] if at else None
+    values = _values(argv, option)
+    return values[-1] if values else None
+
+
+def _values(argv: tuple[str, ...], option: str) -> list[str]:
+    return [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == option]
 
 
 def _same(a: Path, b: Path) -> bool:
@@ -74,11 +82,10 @@ def _same(a: Path, b: Path) -> bool:
 
 
 def _entry(
-    entries: Iterable[Entry], call: HostCall, request: HostRequest, twin: bool
+    names: Collection[Entry], call: HostCall, request: HostRequest, twin: bool
 ) -> Entry | None:
     """What a blob was started as. Several names may share it: the one whose parameters and files
     are those of this start, as far as they are different."""
-    names = [e for e in entries if e.model is not None and e.model.name == request.model.name]
     if not names:
         return None
     batch = _value(call.argv, "-b") or ""
@@ -89,16 +96,27 @@ def _entry(
         "num_gpu": request.gpu_layers,
     }
 
+    given = {flag: _values(call.argv, flag) for flag in ("--lora", "--mmproj", _DRAFT)}
+
     def fit(entry: Entry) -> tuple[bool, int]:
         said: list[tuple[object, object]] = [
             (entry.params[k], v) for k, v in started.items() if k in entry.params
         ]
-        files = [(entry.draft, "--spec-draft-model"), *((a, "--lora") for a in entry.adapters)]
-        said += [(str(f), _value(call.argv, flag)) for f, flag in files if f is not None]
+        said += [(_names(files), _names(given[flag])) for flag, files in _files(entry).items()]
         # A request's own options win over its model's: what differs speaks against, no more.
         return twins.is_twin(entry) == twin, sum(1 if a == b else -1 for a, b in said)
 
     return max(names, key=fit)
+
+
+def _files(entry: Entry) -> dict[str, tuple[Path, ...]]:
+    """The files beside the model that Ollama starts it with; a ``DRAFT`` may be switched off."""
+    files = {"--lora": entry.adapters, "--mmproj": (entry.projector,) if entry.projector else ()}
+    return {**files, _DRAFT: (entry.draft,)} if entry.draft else files
+
+
+def _names(files: Iterable[Path | str]) -> set[str]:
+    return {Path(file).name for file in files}
 
 
 def _drafters(entries: Iterable[Entry], model: Path) -> tuple[Path, ...]:
@@ -121,7 +139,7 @@ def _with_draft(call: HostCall, request: HostRequest, entry: Entry | None) -> Ho
     if kind is None:
         off = entry is not None and entry.params.get("draft_num_predict") == 0
         return replace(request, draft="none") if off else request
-    named = _value(call.argv, "--spec-draft-model")
+    named = _value(call.argv, _DRAFT)
     if named is None or kind != "draft-mtp":
         return request
     try:

@@ -383,7 +383,8 @@ _NO_GPUS: Any = _NoGpus()
 def _watched(plan: LaunchPlan, told: Translated) -> list[Path]:
     """Files and folders of which a change asks for another decision: the drafter, and the folders
     in which a better one may appear."""
-    files = [plan.draft.path] if plan.draft is not None and plan.draft.path else []
+    files = [*told.rests_on]
+    files += [plan.draft.path] if plan.draft is not None and plan.draft.path else []
     if told.request.draft != "auto":
         return files
     roots = {path for group in plugins().hook.srhpm_model_sources() for path in group}

@@ -197,3 +197,20 @@ def test_a_head_inside_the_model(
     assert int(most[-1]) <= 4, "no more than Ollama's user allows"
     (record,) = records()
     assert record["drafter"] == "draft-mtp"
+
+
+def test_a_model_made_anew_under_its_name(
+    ollama: Copy, smollm2: Path, register: Callable[..., Any]
+) -> None:
+    """What its maker says of drafting reaches our server only by the store, at the next start."""
+    register(HOST, ollama.root, "all")
+
+    def drafts(**params: Any) -> bool:
+        runner = ollama.ollama.start(blob(ollama, "smol:135m", smollm2, **params), num_gpu=0)
+        runner.wait_until_running()
+        runner.kill()
+        return "srhpm: speculation on" in runner.log.text
+
+    assert drafts(temperature=0.5)
+    assert drafts(temperature=0.5)
+    assert not drafts(temperature=0.5, draft_num_predict=0)

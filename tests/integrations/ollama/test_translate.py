@@ -72,6 +72,24 @@ def test_names_that_share_a_blob_are_told_by_their_parameters(
         assert told.request.draft == ("none" if name == "b:short" else "auto")
 
 
+def test_names_that_share_a_blob_are_told_by_their_files(
+    start: Callable[..., Translated | HandOver], shelf: Shelf, smollm2: Path
+) -> None:
+    projector, adapter = b"of pictures", b"a way to talk"
+    shelf.add("a:sees", smollm2, projector=projector)
+    shelf.add("b:plain", smollm2)
+    shelf.add("c:tuned", smollm2, adapter=adapter)
+    cases: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("a:sees", ("--mmproj", str(shelf.path(shelf.blob(projector))))),
+        ("b:plain", ()),
+        ("c:tuned", ("--lora", str(shelf.path(shelf.blob(adapter))))),
+    )
+    for name, said in cases:
+        told = ours(start("all", 512, *said))
+        assert told.model == name
+        assert len(told.rests_on) == 3, "whichever of them changes, it is asked anew"
+
+
 @pytest.mark.parametrize("batch", [63, 255, 511, 1023, 2047])
 def test_a_twin_by_its_batch(
     start: Callable[..., Translated | HandOver], shelf: Shelf, smollm2: Path, batch: int
