@@ -13,6 +13,7 @@ from .style import SHEET
 
 _REFRESH = 5  # seconds
 _SHOWN_ERRORS = 10
+_COLUMNS = 6
 
 
 def page(now: Mapping[str, Any], live: bool = True) -> str:
@@ -72,7 +73,7 @@ def _card(one: Mapping[str, Any], now: str) -> Html:
     speed, words = _speed(one)
     facts = [
         ("Drafter", plan["drafter"] or f"none: {plan['draft_off_reason'] or 'not asked for'}"),
-        ("Context", f"{plan['ctx']:,} tokens".replace(",", "\N{THIN SPACE}")),
+        ("Context", f"{plan['ctx']:,} tokens"),
         ("Slots", f"{one['active']} of {one['slots']} busy"),
         ("Where", ", ".join(_place(p) for p in plan["placement"])),
         ("Stays", _stays(one["expires"], now)),
@@ -143,7 +144,7 @@ def _stays(expires: str | None, now: str) -> str:
     if expires is None:
         return "loaded for good"
     left = (datetime.fromisoformat(expires) - datetime.fromisoformat(now)).total_seconds()
-    return f"for {_duration(int(left))} after its last use" if left > 0 else "until it is idle"
+    return f"{_duration(int(left))} more, unless it is used" if left > 0 else "until it is idle"
 
 
 def _device(device: Mapping[str, Any]) -> Html:
@@ -152,6 +153,7 @@ def _device(device: Mapping[str, Any]) -> Html:
     others = max(total - free - sum(n for _, n in shares), 0)
     name = "Memory (RAM)" if device["device"] == "CPU" else device["device"]
     keys = [_key(f"b{i % bars.COLORS}", f"{m}: {size(n)}") for i, (m, n) in enumerate(shares)]
+    other = _key("bo", f"other: {size(others)}") if others else None
     said = f"{size(free)} free of {size(total)}"
     return element(
         "section",
@@ -159,7 +161,7 @@ def _device(device: Mapping[str, Any]) -> Html:
             "div", element("h3", name), element("span", said, class_="faint small"), class_="top"
         ),
         element("figure", bars.stacked([n for _, n in shares], others, total)),
-        element("div", *keys, _key("bo", f"other: {size(others)}"), class_="legend small"),
+        element("div", *keys, other, class_="legend small"),
         class_="card",
     )
 
@@ -187,15 +189,13 @@ def _models(models: Sequence[Mapping[str, Any]]) -> Html:
 
 def _row(model: Mapping[str, Any]) -> Html:
     loaded = element("span", "loaded", class_="badge") if model["loaded"] else None
-    why_not = model["why_not"]
-    return element(
+    row = element(
         "tr",
         element(
             "td",
             model["name"],
             " ",
             loaded,
-            element("div", why_not, class_="small faint") if why_not else None,
             class_="name",
         ),
         element("td", _kind(model)),
@@ -204,11 +204,15 @@ def _row(model: Mapping[str, Any]) -> Html:
         element("td", size(model["bytes"]), class_="n"),
         element("td", model["origin"], class_="optional"),
     )
+    if not model["why_not"]:
+        return row
+    reason = element("td", model["why_not"], colspan=_COLUMNS, class_="small faint")
+    return join(row, element("tr", reason, class_="more"))
 
 
 def _kind(model: Mapping[str, Any]) -> Html:
     if model["why_not"]:
-        return element("span", "not here", class_="badge bad")
+        return element("span", "cannot run", class_="badge bad")
     if model["kind"] is None:
         return element("span", "…", class_="faint")
     kind = "badge plain" if model["kind"] == "stock" else "badge"

@@ -56,7 +56,8 @@ svg.steps { height: 46px; }
   border: 1px solid var(--line); border-radius: 10px; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .45rem .9rem; vertical-align: top; }
-tr + tr > * { border-top: 1px solid var(--line); }
+tr + tr:not(.more) > * { border-top: 1px solid var(--line); }
+tr.more td { padding-top: 0; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.name { overflow-wrap: anywhere; min-width: 10rem; }
 details { margin-top: .6rem; } summary { cursor: pointer; color: var(--faint); }

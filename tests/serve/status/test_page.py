@@ -122,7 +122,7 @@ def test_the_page_says_what_runs_where_and_how_well(client: httpx.Client) -> Non
         "75% of all",  # 3 of 4 drafted tokens
         "100% 50%",
         "1 of 2 busy",
-        "after its last use",
+        "more, unless it is used",
         "1 time after it had died",
         "CPU 4 KiB (embd, 0-1, output)",
         "6.00 GiB free of 8.00 GiB",
