@@ -22,6 +22,7 @@ COMMANDS = {
     "models": "models",
     "native": "native",
     "plan": "plan",
+    "serve": "serve",
     "status": "status",
     "uninstall": "uninstall",
     "verify": "verify",

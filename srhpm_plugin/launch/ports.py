@@ -54,7 +54,12 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to the address, nobody else's.
+
+    Raises:
+        OSError, ValueError: it cannot be had.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -78,7 +83,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         UserError: this machine does not have the address.
     """
     try:
-        with _bound(host, 0) as sock:
+        with bind(host, 0) as sock:
             port: int = sock.getsockname()[1]
             return port
     except (OSError, ValueError) as error:  # ValueError: a name that no resolver is asked for
@@ -95,7 +100,7 @@ def require_free(host: str, port: int) -> None:
     if not 0 < port < 65536:
         raise UserError(f"cannot use port {port}", "ports are 1 to 65535", "try --port 8080")
     try:
-        _bound(host, port).close()
+        bind(host, port).close()
     except PermissionError as error:
         raise UserError(
             f"cannot use port {port}",

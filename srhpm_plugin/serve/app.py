@@ -10,11 +10,17 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from ..errors import printable
+from .guard import Guard
 from .interfaces import Catalog, Scheduler, Store
+from .refusals import refusal
 from .settings import Settings
 from .stats import Stats
 
@@ -60,12 +66,27 @@ def create_app(parts: Parts) -> Starlette:
         name = f"{__package__}.{package}.routes"
         if find_spec(name) is not None:
             routes += import_module(name).routes(parts)
-    middleware = []
+    middleware = [Middleware(Guard, settings=parts.settings)]
     if parts.front is not None:
         middleware.append(Middleware(_fronted, parts=parts))
-    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
-    app.state.parts = parts
-    return app
+
+    def fault(request: Request, error: Exception) -> Response:
+        what = f"a fault of ours: {type(error).__name__}: {error}"
+        parts.stats.trouble(f"{what}; see the log of srhpm-plugin serve")
+        return refusal(request.url.path, 500, printable(what))
+
+    def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        answer = refusal(request.url.path, error.status_code, error.detail)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        lifespan=lifespan,
+        exception_handlers={Exception: fault, HTTPException: refused},
+    )
 
 
 def _fronted(app: ASGIApp, parts: Parts) -> ASGIApp:

@@ -1,0 +1,205 @@
+"""One server process under the event loop: a thread starts it, waits, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+
+from ..backend import Command
+from ..errors import UserError
+from ..launch import Progress, Server, serve
+
+# How often the thread looks whether an idle server still lives. A busy one's death is seen at once,
+# by the connection that breaks.
+_LOOK_S = 0.5
+_GRACE_S = 1.0
+
+
+class _StoppedError(Exception):
+    """The load was given up."""
+
+
+class Process:
+    """A server from its start to its end. Its methods are for the event loop's thread.
+
+    Args:
+        command: the server.
+        ready_path: answers 200 when it is ready.
+        start_timeout: seconds it may take to load.
+        on_progress: called in the event loop while it loads.
+        on_end: called in the event loop when it has ended without having been asked to, with the
+            reason in one line.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        ready_path: str,
+        start_timeout: float,
+        on_progress: Callable[[Progress], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._command = command
+        self._ready_path = ready_path
+        self._start_timeout = start_timeout
+        self._on_progress = on_progress
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[Server] = self._loop.create_future()
+        self._ended = asyncio.Event()
+        self._stop = threading.Event()
+        self._look = threading.Event()
+        self._server: Server | None = None
+        self._http: httpx.AsyncClient | None = None
+        # Other programs of this machine shall not use it behind our back.
+        self._key = secrets.token_hex(16)
+        self._thread = threading.Thread(target=self._run, name="srhpm-engine", daemon=True)
+
+    async def start(self) -> None:
+        """Starts it and waits until it is ready.
+
+        Raises:
+            UserError: it did not start.
+        """
+        self._thread.start()
+        self._server = await asyncio.shield(self._ready)
+        self._http = httpx.AsyncClient(
+            base_url=self._server.base_url,
+            headers={"Authorization": f"Bearer {self._key}"},
+            # An answer may take as long as it likes; a server that listens accepts at once.
+            timeout=httpx.Timeout(None, connect=10.0),
+            transport=_Transport(self),
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id, once it is ready."""
+        assert self._server is not None
+        return self._server.pid
+
+    @property
+    def log(self) -> Path:
+        """Its log, once it is ready."""
+        assert self._server is not None
+        return self._server.log
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """Talks to it, once it is ready."""
+        assert self._http is not None
+        return self._http
+
+    async def stop(self) -> None:
+        """Ends it and waits for that."""
+        self._stop.set()
+        self._look.set()
+        if self._thread.ident is not None:
+            await self._ended.wait()
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def why(self) -> str | None:
+        """After a connection broke: how the server ended, or ``None`` if it lives."""
+        server = self._server
+        if server is None:
+            return None
+        try:
+            await asyncio.to_thread(server.check, _GRACE_S)
+        except UserError as error:
+            self._look.set()
+            return error.line()
+        return None
+
+    def _run(self) -> None:
+        """The thread's work."""
+        try:
+            with serve(
+                self._command,
+                ready_path=self._ready_path,
+                api_key=self._key,
+                on_progress=self._progress,
+                start_timeout=self._start_timeout,
+            ) as server:
+                self._call(self._is_ready, server)
+                while not self._stop.is_set() and server.returncode is None:
+                    self._look.wait(_LOOK_S)
+                    self._look.clear()
+                server.check()  # raises if it has died
+        except _StoppedError:
+            self._call(self._failed, UserError("the load was given up", "it was stopped"))
+        except UserError as error:
+            self._call(self._failed, error)
+        except Exception as error:  # whatever it is, who waits must learn of it
+            name = type(error).__name__
+            self._call(self._failed, UserError("the server did not start", f"{name}: {error}"))
+        finally:
+            self._call(self._ended.set)
+
+    def _progress(self, progress: Progress) -> None:
+        if self._stop.is_set():
+            raise _StoppedError
+        self._call(self._on_progress, progress)
+
+    def _call(self, function: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _is_ready(self, server: Server) -> None:
+        if not self._ready.done():
+            self._ready.set_result(server)
+
+    def _failed(self, error: UserError) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # seen, also when nobody waits any more
+        elif not self._stop.is_set():
+            self._on_end(error.line())
+
+
+class _Transport(httpx.AsyncHTTPTransport):
+    """Says how the server ended where httpx would only say that a connection broke."""
+
+    def __init__(self, process: Process) -> None:
+        # llama-server closes an idle connection after 5 seconds: none is used again by then.
+        limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=8, keepalive_expiry=3.0
+        )
+        super().__init__(trust_env=False, limits=limits)
+        self._process = process
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            response = await super().handle_async_request(request)
+        except httpx.TransportError as error:
+            raise await self._explained(error) from error
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Stream(response.stream, self)
+        return response
+
+    async def _explained(self, error: httpx.TransportError) -> httpx.TransportError:
+        why = await self._process.why()
+        return error if why is None else httpx.RemoteProtocolError(why)
+
+
+class _Stream(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, transport: _Transport) -> None:
+        self._stream = stream
+        self._transport = transport
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield part
+        except httpx.TransportError as error:
+            raise await self._transport._explained(error) from error
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
