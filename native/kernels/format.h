@@ -151,13 +151,22 @@ constexpr PanelLayout panel_layout(const Format & f, int64_t blocks) {
     return at;
 }
 
-// 32 activations of one token. `sums` is what a weight's offset or min needs, for each scale group:
-// the sum of q times -offset, or, for formats with a min, times `d`.
+// Blocks of activations that share a scale: as many as share a super-scale, so that the integer sums
+// of a group need one multiplication by the weights' scale for all columns, and `d` comes in once in
+// 256 weights (upstream quantizes activations for these formats likewise).
+constexpr int span(const Format & f) {
+    return has_super(f) ? SUPER : 1;
+}
+
+// 32 activations of one token. `sums` is what a weight's offset or min needs: for each scale group the
+// sum of q times -offset, or, for formats with a min, times `d`. Where mins are integers it is the plain
+// sums of both groups, or, with one group, those of an even block and of this one.
 struct Activation {
     float d;
     union {
         int32_t i[2];
         float   f[2];
+        int16_t h[2];
     } sums;
     int32_t unused;
     int8_t  q[BLOCK];

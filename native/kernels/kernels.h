@@ -46,7 +46,7 @@ constexpr int float_index(ggml_type type) {
 }
 
 // Quantizes blocks * 32 floats, rounding to nearest even, to [-127, 127], with the sums that products
-// with weights of format `f` need.
+// with weights of format `f` need. `blocks` is a multiple of span(f).
 using Quantize = void (*)(const float * x, Activation * out, int64_t blocks, const Format & f);
 
 constexpr int     MAX_ROWS = 8;   // of queries in a task of attention

@@ -11,24 +11,23 @@
 namespace srhpm {
 namespace { // of each translation unit its own
 
-// Rounds x / scale to nearest even, writes 32 numbers and the sum of each 16; returns the scale.
-inline float quantize_x86(const float * x, int8_t * q, int32_t * sum) {
+// The largest of 32 magnitudes.
+inline float largest_x86(const float * x) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256       v[4];
     __m256       most = _mm256_setzero_ps();
     for (int i = 0; i < 4; ++i) {
-        v[i] = _mm256_loadu_ps(x + 8 * i);
-        most = _mm256_max_ps(most, _mm256_andnot_ps(sign, v[i]));
+        most = _mm256_max_ps(most, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + 8 * i)));
     }
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
     m        = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m        = _mm_max_ss(m, _mm_movehdup_ps(m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
 
-    const float  size    = _mm_cvtss_f32(m);
-    const __m256 inverse = _mm256_set1_ps(size >= SMALLEST ? 127.0f / size : 0.0f);
-    __m256i      n[4];
+// Rounds 32 floats times `inverse` to nearest even; writes them and the sum of each 16.
+inline void quantize_x86(const float * x, float inverse, int8_t * q, int32_t * sum) {
+    __m256i n[4];
     for (int i = 0; i < 4; ++i) {
-        n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+        n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
     }
     // packing works on halves of a vector: their order is mended at the end
     const __m256i mixed = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
@@ -41,7 +40,6 @@ inline float quantize_x86(const float * x, int8_t * q, int32_t * sum) {
     const __m256i ones  = _mm256_hadd_epi32(twos, twos);
     sum[0]              = _mm256_extract_epi32(ones, 0);
     sum[1]              = _mm256_extract_epi32(ones, 4);
-    return size / 127.0f;
 }
 
 } // namespace

@@ -15,9 +15,11 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS = 8;
 #if defined(SRHPM_AVXVNNI)
-    static constexpr int LARGEST = 255;
+    static constexpr int  LARGEST    = 255;
+    static constexpr bool SHORT_SUMS = false;
 #else
-    static constexpr int LARGEST = 129; // pairs of products are summed in 16 bits
+    static constexpr int  LARGEST    = 129; // pairs of products are summed in 16 bits
+    static constexpr bool SHORT_SUMS = true;
 #endif
     static constexpr int TILE   = 8; // columns of a pass over the weights
     static constexpr int CHAINS = 1;
@@ -113,6 +115,19 @@ struct Simd {
     static Ints from_uint8(const uint8_t * p) {
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *) p));
     }
+    static Ints  or_ints(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
+    // a product of 16 bits.
+    static Bytes times(Bytes a, Ints by) { return _mm256_mullo_epi16(a, by); }
+    // Adds the products of two 16-bit numbers of each row and two of a column.
+    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
+        const Ints both = four((const int8_t *) column);
+#if defined(SRHPM_AVXVNNI)
+        return _mm256_dpwssd_avx_epi32(sum, two, both);
+#else
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(two, both));
+#endif
+    }
     static Ints  low4(Ints a) { return _mm256_and_si256(a, _mm256_set1_epi32(15)); }
     static Ints  high4(Ints a) { return _mm256_srli_epi32(a, 4); }
     template <int N> static Ints shift(Ints a) { return _mm256_slli_epi32(a, N); }
@@ -145,7 +160,8 @@ struct Simd {
         return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
     }
 
-    static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
+    static float largest(const float * x) { return largest_x86(x); }
+    static void  quantize(const float * x, float inverse, int8_t * q, int32_t * sum) { quantize_x86(x, inverse, q, sum); }
 };
 
 } // namespace

@@ -14,6 +14,7 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 16;  // rows of a vector
     static constexpr int LARGEST = 255; // unsigned weight that can be multiplied
+    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 8;   // columns held in registers
     static constexpr int CHAINS  = 2;   // independent sums that hide the latency at few columns
     static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
@@ -48,9 +49,7 @@ struct Simd {
         void start(int32_t first) { sum = _mm512_set1_epi32(first); }
         // Adds group G, the STEPth of this sum, times the four of a block's activations it meets.
         template <bool SIGNED, int G, int STEP, bool LAST> void add(Weights w, const int8_t * a) {
-            int32_t four;
-            memcpy(&four, a + 4 * G, 4);
-            sum = _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
+            sum = _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(word(a + 4 * G)));
         }
     };
 
@@ -74,6 +73,19 @@ struct Simd {
     }
     static Ints from_uint8(const uint8_t * p) {
         return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *) p));
+    }
+    static Ints  or_ints(Ints a, Ints b) { return _mm512_or_si512(a, b); }
+    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
+    // a product of 16 bits.
+    static Bytes times(Bytes a, Ints by) { return _mm512_mullo_epi16(a, by); }
+    // Adds the products of two 16-bit numbers of each row and two of a column.
+    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
+        return _mm512_dpwssd_epi32(sum, two, _mm512_set1_epi32(word(column)));
+    }
+    static int32_t word(const void * p) {
+        int32_t w;
+        memcpy(&w, p, 4);
+        return w;
     }
     static Ints  low4(Ints a) { return _mm512_and_si512(a, _mm512_set1_epi32(15)); }
     static Ints  high4(Ints a) { return _mm512_srli_epi32(a, 4); }
@@ -103,7 +115,8 @@ struct Simd {
         _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), e));
     }
 
-    static float quantize(const float * x, int8_t * q, int32_t * sum) { return quantize_x86(x, q, sum); }
+    static float largest(const float * x) { return largest_x86(x); }
+    static void  quantize(const float * x, float inverse, int8_t * q, int32_t * sum) { quantize_x86(x, inverse, q, sum); }
 };
 
 } // namespace

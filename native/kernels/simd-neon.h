@@ -26,6 +26,7 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 4;
     static constexpr int LARGEST = 127;
+    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 8; // sums 8, activations 16, weights and what decodes them 8
     static constexpr int CHAINS  = 1;
     static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
@@ -87,6 +88,17 @@ struct Simd {
         memcpy(&bits, p, 4);
         return vcreate_u8(bits);
     }
+    static Ints  or_ints(Ints a, Ints b) { return vorrq_s32(a, b); }
+    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
+    // a product of 16 bits.
+    static Bytes times(Bytes a, Ints by) {
+        return vreinterpretq_u8_u16(vmulq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_s32(by)));
+    }
+    // Adds the products of two 16-bit numbers of each row and two of a column.
+    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
+        sum = vmlaq_n_s32(sum, vshrq_n_s32(vshlq_n_s32(two, 16), 16), column[0]);
+        return vmlaq_n_s32(sum, vshrq_n_s32(two, 16), column[1]);
+    }
     static Ints  low4(Ints a) { return vandq_s32(a, vdupq_n_s32(15)); }
     static Ints  high4(Ints a) { return vshrq_n_s32(a, 4); }
     template <int N> static Ints shift(Ints a) { return vshlq_n_s32(a, N); }
@@ -111,26 +123,24 @@ struct Simd {
     static float most(Float a) { return vmaxvq_f32(a); }
 
     // As in quantize-x86.h.
-    static float quantize(const float * x, int8_t * q, int32_t * sum) {
-        Float v[8];
+    static float largest(const float * x) {
         Float most = zero();
         for (int i = 0; i < 8; ++i) {
-            v[i] = vld1q_f32(x + 4 * i);
-            most = vmaxq_f32(most, vabsq_f32(v[i]));
+            most = vmaxq_f32(most, vabsq_f32(vld1q_f32(x + 4 * i)));
         }
-        const float size    = vmaxvq_f32(most);
-        const Float inverse = set(size >= SMALLEST ? 127.0f / size : 0.0f);
+        return vmaxvq_f32(most);
+    }
+    static void quantize(const float * x, float inverse, int8_t * q, int32_t * sum) {
         for (int i = 0; i < 2; ++i) {
             int16x4_t n[4];
             for (int k = 0; k < 4; ++k) {
-                n[k] = vqmovn_s32(vcvtnq_s32_f32(vmulq_f32(v[4 * i + k], inverse)));
+                n[k] = vqmovn_s32(vcvtnq_s32_f32(vmulq_f32(vld1q_f32(x + 16 * i + 4 * k), set(inverse))));
             }
             const int8x16_t bytes =
                 vcombine_s8(vqmovn_s16(vcombine_s16(n[0], n[1])), vqmovn_s16(vcombine_s16(n[2], n[3])));
             vst1q_s8(q + 16 * i, bytes);
             sum[i] = vaddlvq_s8(bytes);
         }
-        return size / 127.0f;
     }
 };
 

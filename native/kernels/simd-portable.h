@@ -13,6 +13,7 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 4;
     static constexpr int LARGEST = 255;
+    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 2;
     static constexpr int CHAINS  = 1;
     static constexpr int FLOAT_TILE = 2; // columns at a time where weights are floats: 8 sums
@@ -89,6 +90,19 @@ struct Simd {
         return Ints{(int8_t) p[0], (int8_t) p[1], (int8_t) p[2], (int8_t) p[3]};
     }
     static Ints from_uint8(const uint8_t * p) { return Ints{p[0], p[1], p[2], p[3]}; }
+    static Ints or_ints(Ints a, Ints b) { return a | b; }
+    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte.
+    static Bytes times(Bytes a, Ints by) {
+        Bytes r;
+        for (int i = 0; i < 16; ++i) {
+            r[i] = (uint8_t) (a[i] * (by[i / 4] & 255));
+        }
+        return r;
+    }
+    // Adds the products of two 16-bit numbers of each row, none negative, and two of a column.
+    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
+        return sum + (two & 0xffff) * column[0] + (two >> 16) * column[1];
+    }
     static Ints low4(Ints a) { return a & 15; }
     static Ints high4(Ints a) { return a >> 4; }
     template <int N> static Ints shift(Ints a) { return (Ints) ((Words) a << N); }
@@ -127,20 +141,21 @@ struct Simd {
     }
 
     // As in quantize-x86.h.
-    static float quantize(const float * x, int8_t * q, int32_t * sum) {
+    static float largest(const float * x) {
         float most = 0.0f;
         for (int i = 0; i < 32; ++i) {
             const float size = x[i] < 0.0f ? -x[i] : x[i];
             most             = size > most ? size : most;
         }
-        const float inverse = most >= SMALLEST ? 127.0f / most : 0.0f;
+        return most;
+    }
+    static void quantize(const float * x, float inverse, int8_t * q, int32_t * sum) {
         sum[0] = sum[1] = 0;
         for (int i = 0; i < 32; ++i) {
             // adding and taking off 1.5 * 2^23 rounds to nearest even
             q[i] = (int8_t) ((x[i] * inverse + 12582912.0f) - 12582912.0f);
             sum[i / 16] += q[i];
         }
-        return most / 127.0f;
     }
 };
 

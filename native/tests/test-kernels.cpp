@@ -205,25 +205,32 @@ void fill_block(float * x, int kind, std::mt19937 & rng) {
 
 // Every instruction set must quantize as defined, to the last bit.
 void check_quantize(const Kernels & kernels, std::mt19937 & rng) {
-    const Format & f = formats[format_index(GGML_TYPE_Q6_K)]; // two groups, integer sums
-    for (int n = 0; n < 400; ++n) {
-        float x[BLOCK], most = 0.0f;
-        fill_block(x, n % 8, rng);
-        for (const float v : x) {
-            most = std::fmax(most, std::fabs(v));
-        }
-        Activation want{}, got;
-        want.d              = most / 127.0f;
-        const float inverse = most >= SMALLEST ? 127.0f / most : 0.0f;
-        for (int i = 0; i < BLOCK; ++i) {
-            const float scaled = x[i] * inverse;
-            want.q[i]          = (int8_t) std::nearbyint(scaled); // halves to even
-            want.sums.i[i / 16] -= f.offset * want.q[i];
-        }
-        kernels.quantize(x, &got, 1, f);
-        if (memcmp(&want, &got, sizeof(want)) != 0) {
-            fail("quantized activations", f, kernels.isa, BLOCK, 1, n);
-            return;
+    for (const ggml_type type : {GGML_TYPE_NVFP4, GGML_TYPE_Q6_K}) { // two groups, integer sums
+        const Format & f = formats[format_index(type)];
+        const int      n_blocks = span(f); // share a scale
+        for (int n = 0; n < 400; ++n) {
+            std::vector<float> x(n_blocks * BLOCK);
+            for (int b = 0; b < n_blocks; ++b) {
+                fill_block(&x[b * BLOCK], b % 3 ? (int) (rng() % 7) : n % 8, rng);
+            }
+            float most = 0.0f;
+            for (const float v : x) {
+                most = std::fmax(most, std::fabs(v));
+            }
+            const float             inverse = most >= SMALLEST ? 127.0f / most : 0.0f;
+            std::vector<Activation> want(n_blocks), got(n_blocks);
+            for (size_t i = 0; i < x.size(); ++i) {
+                Activation & a      = want[i / BLOCK];
+                const float  scaled = x[i] * inverse;
+                a.d                 = most / 127.0f;
+                a.q[i % BLOCK]      = (int8_t) std::nearbyint(scaled); // halves to even
+                a.sums.i[i % BLOCK / 16] -= f.offset * a.q[i % BLOCK];
+            }
+            kernels.quantize(x.data(), got.data(), n_blocks, f);
+            if (memcmp(want.data(), got.data(), want.size() * sizeof(Activation)) != 0) {
+                fail("quantized activations", f, kernels.isa, x.size(), 1, n);
+                return;
+            }
         }
     }
 }

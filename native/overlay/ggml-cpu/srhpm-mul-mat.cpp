@@ -15,14 +15,15 @@ const srhpm::Format & format_of(const ggml_tensor * op) {
     return srhpm::formats[srhpm::format_index(op->src[0]->type)];
 }
 
-// This thread's share of all blocks of src1.
+// This thread's share of all blocks of src1, those that share a scale together.
 void quantize(const ggml_compute_params * params, const ggml_tensor * op, Activation * out) {
     const ggml_tensor * x      = op->src[1];
     const auto          run    = srhpm::chosen_kernels()->quantize;
     const int64_t       blocks = x->ne[0] / BLOCK;
-    const int64_t       all    = blocks * ggml_nrows(x);
-    const int64_t       end    = all * (params->ith + 1) / params->nth;
-    for (int64_t b = all * params->ith / params->nth; b < end;) {
+    const int64_t       unit   = srhpm::span(format_of(op));
+    const int64_t       all    = blocks * ggml_nrows(x) / unit;
+    const int64_t       end    = all * (params->ith + 1) / params->nth * unit;
+    for (int64_t b = all * params->ith / params->nth * unit; b < end;) {
         const int64_t r    = b / blocks;
         const int64_t from = b - r * blocks;
         const int64_t n    = std::min(blocks - from, end - b);
