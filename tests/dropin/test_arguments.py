@@ -128,6 +128,12 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
         "--no-mmproj-offload --model-draft DRAFTER",
         {"ctx": 4096, "mmproj": "MMPROJ", "draft": "DRAFTER"},
     ),
+    "lemonade, a head of the model's own": (
+        "-m MODEL --ctx-size 4096 --port 8001 --jinja --metrics --context-shift --keep 16 "
+        "--reasoning-format auto --spec-type draft-mtp --spec-draft-n-max 3 "
+        "--spec-draft-p-min 0.75 --no-ui --load-mode none",
+        {"ctx": 4096, "parallel": 1, "draft": "auto"},
+    ),
     "llama-swap": ("--port 5800 -m MODEL -c 0 -fa on", {"ctx": None}),
     "unsloth studio": (
         "-m MODEL --port 8123 -c 4096 --parallel 1 --no-webui --flash-attn on -ngl -1 --jinja "
@@ -135,9 +141,10 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"ctx": 4096, "gpu_layers": None, "threads": None},
     ),
     "ramalama": (
-        "--port 8080 --model MODEL --no-warmup --reasoning-budget 0 --alias library/smollm "
-        "--ctx-size 2048 --temp 0.8 --cache-reuse 256 -v --threads 2 --host 0.0.0.0",
-        {"ctx": 2048, "threads": 2},
+        "--host 0.0.0.0 --port 8080 --model MODEL --mmproj MMPROJ --no-warmup --reasoning off "
+        "--alias library/smollm --ctx-size 2048 --temp 0.8 --cache-reuse 256 --no-webui "
+        "--threads 2 --seed 3 --log-colors on -v -ngl 0",
+        {"ctx": 2048, "threads": 2, "mmproj": "MMPROJ"},
     ),
     "a router's child": (
         "--host 127.0.0.1 --port 51234 --alias tiny --model MODEL --ctx-size 4096 --n-gpu-layers "

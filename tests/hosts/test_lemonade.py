@@ -1,7 +1,7 @@
 """Lemonade's side replayed: the program of ``llamacpp.cpu_bin`` with its list of arguments.
 
-Facts: lemonade e385039e, ``llamacpp_server.cpp`` (arguments, ``LD_LIBRARY_PATH``), ``/health``
-polled until 200.
+Facts: lemonade e385039e and 04b77035, ``llamacpp_server.cpp`` (arguments; ``LD_LIBRARY_PATH`` for
+CUDA and ROCm), ``/health`` polled until 200.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def program(folder: Path) -> Path:
 
 
 def arguments(model: Path, port: int) -> list[str]:
-    """In Lemonade's order, with nothing set by the user."""
+    """In Lemonade's order for the backend ``cpu`` and a model without labels."""
     line = ["-m", str(model), "--ctx-size", "2048", "--port", str(port), "--jinja", "--metrics"]
+    line += ["--keep", "16", "--reasoning-format", "auto", "--no-ui"]
     return [*line, "-t", "2"]  # the last is the user's llamacpp.args
 
 
