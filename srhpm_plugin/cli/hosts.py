@@ -16,8 +16,14 @@ from ._hosts import copies
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
     """Lists the hosts on this machine, and whether and how SR-HPM can be installed there."""
+    from ..install.state import records
+
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, str]] = []
+    try:
+        known = {str(record.root) for record in records()}
+    except OSError:  # another user's
+        known = None
     for host, found, why in copies():
         if not found:
             missing.append({"host": host.name, "title": host.title, "why": why or "not found here"})
@@ -32,6 +38,7 @@ def command(as_json: bool) -> None:
                     "how": copy.how,
                     "user": copy.user,
                     "installed": host.registered(copy),
+                    "known": known is None or str(copy.root) in known,
                 }
             )
     if as_json:
@@ -56,7 +63,9 @@ def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
     for row in rows:
         version = f" {row['version']}" if row["version"] else ""
         click.echo(printable(f"{row['title']}{version}  {row['root']}"))
-        if row["installed"]:
+        if row["installed"] and not row["known"]:
+            does = "SR-HPM is in it, put there by no installation known here: srhpm-plugin status"
+        elif row["installed"]:
             does = f"SR-HPM is in it; take it out with: srhpm-plugin uninstall --host {row['host']}"
         elif row["installable"]:
             does = f"{row['how']}; type: srhpm-plugin {shown(_install(row))}"

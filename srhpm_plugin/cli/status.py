@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Set
 from datetime import datetime
 from typing import Any
 
 import click
 
 from ..errors import UserError, printable
+from ..host import Host
 from ..plugins import plugins
 
 SHOWN = 10
@@ -105,7 +107,32 @@ def installations() -> list[dict[str, Any]]:
                 "state_folder": str(record.folder),
             }
         )
-    return rows
+    return [*rows, *_unknown(hosts.values(), {row["root"] for row in rows})]
+
+
+def _unknown(hosts: Iterable[Host], known: Set[str | None]) -> Iterator[dict[str, Any]]:
+    """Copies of hosts that we are in, put there by an installation of which nothing is known."""
+    for host in hosts:
+        try:
+            found = [c for c in host.find(None) if str(c.root) not in known and host.registered(c)]
+        except Exception:  # a plugin's fault must not hide the rest
+            continue
+        for copy in found:
+            yield {
+                "host": host.name,
+                "title": host.title,
+                "root": str(copy.root),
+                "version": copy.version,
+                "installed_for": None,
+                "mode": None,
+                "since": None,
+                "state": "not known here",
+                "detail": "another SRHPM_HOME put SR-HPM there, or its folder is gone since; its "
+                "own server runs then",
+                "fix": f"srhpm-plugin install --host {host.name}",
+                "tools": {},
+                "state_folder": None,
+            }
 
 
 def _leaving(record: Any) -> bool:

@@ -40,6 +40,12 @@ def _calmer(found: re.Match[str]) -> str:
 
 def answer_for(call: Call) -> Answer:
     """The answer: the one kept, or a new decision; with the record of the start."""
+    home = call.note.home
+    if home is not None and not home.is_dir():
+        # Whoever removed it wants nothing kept there, and it held our server and its records.
+        why = f"{home} (SRHPM_HOME) is gone; to take SR-HPM out: srhpm-plugin status"
+        say(f"the model is handed over to the host's own server: {why}")
+        return hand_over(call, why).answer
     key = key_of(call)
     kept = look_up(key, call.env)
     if kept is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +113,20 @@ def test_uninstall_one_of_two_copies(toy: ToyHost, shell: Shell, tmp_path: Path)
     assert shell("uninstall", "--host", "toy", "--path", second)[1] == said
     assert shell("uninstall", "--host", "toy")[0] == 0
     assert list(records()) == []
+
+
+def test_the_home_of_an_installation_is_gone(toy: ToyHost, shell: Shell) -> None:
+    shell("install", "--host", "toy")
+    shutil.rmtree(os.environ["SRHPM_HOME"])
+    (row,) = json.loads(shell("status", "--json")[1])["installations"]
+    assert (row["host"], row["root"], row["state"]) == ("toy", str(toy.root), "not known here")
+    (check,) = check_installations()
+    assert (check.state, check.fix) == ("warning", row["fix"])
+    line = f"{toy.root}\n  SR-HPM is in it, put there by no installation known here: "
+    assert line in shell("hosts")[1]
+    code, _, err = shell(*row["fix"].split()[1:])  # says how to take it out
+    assert code == 1
+    assert f"move {toy.server.with_name('llama-server.original')} over it" in err
 
 
 def test_uninstall_dry_run(toy: ToyHost, shell: Shell) -> None:

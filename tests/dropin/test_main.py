@@ -122,6 +122,17 @@ def test_a_python_without_our_package(place: Any) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-ins are scripts")
+def test_a_home_that_was_removed(place: Any, real_server: Path, smollm2: Path) -> None:
+    """It is not made again: nothing of ours runs any more, and who removed it wants none of it."""
+    home = place.home / "of the note"
+    place.note(home=home)
+    started = place.started("-m", smollm2, env={"SRHPM_SERVER": str(real_server)})
+    assert started["who"] == "original"
+    assert f"own server: {home} (SRHPM_HOME) is gone" in started["stderr"]
+    assert not home.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-ins are scripts")
 def test_a_second_start_comes_from_the_cache(
     place: Any, smollm2: Path, stand_in: Callable[..., Path], tmp_path: Path
 ) -> None:
