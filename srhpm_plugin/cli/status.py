@@ -110,7 +110,7 @@ def installations() -> list[dict[str, Any]]:
     return [*rows, *_unknown(hosts.values(), {row["root"] for row in rows})]
 
 
-def _unknown(hosts: Iterable[Host], known: Set[str | None]) -> Iterator[dict[str, Any]]:
+def _unknown(hosts: Iterable[Host], known: Set[Any]) -> Iterator[dict[str, Any]]:
     """Copies of hosts that we are in, put there by an installation of which nothing is known."""
     for host in hosts:
         try:

@@ -43,9 +43,9 @@ def answer_for(call: Call) -> Answer:
     home = call.note.home
     if home is not None and not home.is_dir():
         # Whoever removed it wants nothing kept there, and it held our server and its records.
-        why = f"{home} (SRHPM_HOME) is gone; to take SR-HPM out: srhpm-plugin status"
-        say(f"the model is handed over to the host's own server: {why}")
-        return hand_over(call, why).answer
+        gone = f"{home} (SRHPM_HOME) is gone; to take SR-HPM out: srhpm-plugin status"
+        say(f"the model is handed over to the host's own server: {gone}")
+        return hand_over(call, gone).answer
     key = key_of(call)
     kept = look_up(key, call.env)
     if kept is None:
