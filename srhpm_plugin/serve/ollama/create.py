@@ -126,9 +126,9 @@ def _parameters(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _records(parts: Parts, recipe: Recipe) -> AsyncGenerator[Record, None]:
+    base = await asyncio.to_thread(_base, parts, recipe)
     for digest in (*recipe.files, *recipe.draft_files, *recipe.adapters):
         yield {"status": f"using existing layer sha256:{digest}"}
-    base = await asyncio.to_thread(_base, parts, recipe)
     yield {"status": "writing manifest"}
     await asyncio.to_thread(parts.store.save, full_name(recipe.name), _dressed(base, recipe))
     yield {"status": "success"}
