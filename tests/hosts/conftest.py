@@ -79,35 +79,47 @@ class Child:
 
     def __init__(self, program: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
         self.lines: list[str] = []
-        self._new: queue.Queue[str | None] = queue.Queue()
+        self._new: queue.Queue[tuple[str, str | None]] = queue.Queue()
         self.process = subprocess.Popen(
             [str(program), *args],
             env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
         )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in ("stdout", "stderr")
+        ]
+        for reader in self._readers:
+            reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for raw in self.process.stdout:
+    def _read(self, stream: str) -> None:
+        for raw in getattr(self.process, stream):
             line = raw.decode("utf-8", "replace").rstrip()
             self.lines.append(line)
-            self._new.put(line)
-        self._new.put(None)
+            self._new.put((stream, line))
+        self._new.put((stream, None))
 
-    def wait_for(self, patterns: Sequence[str], seconds: float = 90.0) -> str:
-        """The first line that holds one of the patterns in lower case, as Jan looks for it."""
-        end = time.monotonic() + seconds
+    def wait_for(
+        self, patterns: Sequence[str], seconds: float = 90.0, stream: str | None = None
+    ) -> str:
+        """The first line that holds one of the patterns in lower case, as Jan looks for it.
+
+        Args:
+            stream: ``stdout`` or ``stderr``, where only one is looked at.
+        """
+        end, open_streams = time.monotonic() + seconds, 2
         while (left := end - time.monotonic()) > 0:
             try:
-                line = self._new.get(timeout=left)
+                source, line = self._new.get(timeout=left)
             except queue.Empty:
                 break
             if line is None:
-                pytest.fail("the server ended: " + "\n".join(self.lines[-20:]))
-            if any(pattern in line.lower() for pattern in patterns):
+                open_streams -= 1
+                if not open_streams:
+                    pytest.fail("the server ended: " + "\n".join(self.lines[-20:]))
+            elif stream in (None, source) and any(p in line.lower() for p in patterns):
                 return line
         pytest.fail(f"none of {patterns} within {seconds} s: " + "\n".join(self.lines[-20:]))
 
@@ -124,6 +136,13 @@ class Child:
                 pass
             time.sleep(0.05)
         pytest.fail("not healthy: " + "\n".join(self.lines[-20:]))
+
+    def ended(self, seconds: float = 60.0) -> int:
+        """Waits until it has ended and all it said is in ``lines``; its exit code."""
+        code = self.process.wait(seconds)
+        for reader in self._readers:
+            reader.join(seconds)
+        return code
 
     def program(self) -> Path | None:
         """What the process is now; ``None`` where the system does not tell."""

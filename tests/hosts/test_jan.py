@@ -85,7 +85,8 @@ def test_one_server_per_model(
         "--cache-type-k f16 --cache-type-v f16 --fit off"
     )
     child = start(app.server(), line.split(), {"LLAMA_API_KEY": app.key})
-    child.wait_for(READY[:3])
+    # on the other stream Jan waits for other words
+    child.wait_for(READY[:3], stream="stderr")
     assert any("menlo/small runs on SR-HPM" in line for line in child.lines)
     assert "speculation" in chat(app.url, app.key, "menlo/small")["timings"]
     child.process.terminate()
