@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -137,6 +138,34 @@ def test_two_clients_at_once_where_the_host_says_no_number(serving: Callable[...
         assert json.loads(rest[-1][6:])["tokens_predicted"] == 600
         slots = httpx.get(url + "/slots", trust_env=False).json()
         assert [slot["n_ctx"] for slot in slots] == [1024] * 4
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no sockets with a path")
+def test_a_socket_with_a_path(
+    place: Any, real_server: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As Docker Model Runner asks for one; a path is short."""
+    place.note(original=real_server)
+    path = tmp_path_factory.mktemp("s") / "x.sock"
+    words = ["-ngl", "999", "--metrics", "--no-mmap", "--threads", "2", "--model", smollm2]
+    argv = [place.program, *words, "--host", path, "--ctx-size", "1024", "--jinja"]
+    env = {**place.env, "SRHPM_SERVER": str(real_server)}
+    with (
+        place.program.with_name("log").open("w") as log,
+        subprocess.Popen([str(a) for a in argv], env=env, stdout=log, stderr=log) as process,
+        httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://x") as client,
+    ):
+        try:
+            for _ in range(1200):
+                assert process.poll() is None, log.name
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.get("/health").status_code == 200:
+                        break
+                time.sleep(0.1)
+            answer = client.post("/completion", json={"prompt": PROMPT, "n_predict": 4}, timeout=60)
+            assert "speculation" in answer.json()["timings"]
+        finally:
+            process.kill()
 
 
 def test_a_failed_start_goes_to_the_hosts_server_next_time(
