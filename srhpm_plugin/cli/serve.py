@@ -42,6 +42,11 @@ _SHOWN = 12
     metavar="DURATION",
     help="How long a model stays loaded when nobody uses it, e.g. 5m; -1 for ever.  [default: 5m]",
 )
+@click.option(
+    "--front",
+    metavar="URL",
+    help="Another host: what is not SR-HPM's goes through to it untouched.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line per event.")
 @click.option("--dry-run", is_flag=True, help="Print models and address, start nothing.")
 def command(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
@@ -52,9 +57,12 @@ def command(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     otherwise.
     """
     from ..serve.run import assemble, listen, run
+    from ..serve.upstream import base_url, not_ourselves
 
     settings = from_environment(os.environ, **flags)
     ports.check_exposure(settings.host, settings.api_key)
+    if settings.front is not None:
+        settings = replace(settings, front=base_url(settings.front))
     if dry_run:
         _dry(settings, as_json)
         return
@@ -62,6 +70,8 @@ def command(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     address = listen(settings)
     # The port may be another one than was wished for.
     parts = replace(parts, settings=replace(settings, port=address.sock.getsockname()[1]))
+    if settings.front is not None:
+        not_ourselves(settings.front, address.url)
 
     def ready() -> None:
         models = parts.catalog.all()
@@ -94,6 +104,8 @@ def _announce(
         f"  OpenAI API   {url}/v1\n"
         f"  status       {url}/srhpm\n"
     )
+    if settings.front is not None:
+        click.echo(f"All that is not SR-HPM's goes through to {settings.front}.")
     if not ports.is_loopback(settings.host):
         click.echo(f"It listens on {settings.host}: machines that have the key reach it too.")
     click.echo("Ctrl-C stops it.")

@@ -20,6 +20,7 @@ from ..launch import ports
 from ..plugins import plugins
 from .app import Parts, create_app
 from .catalog import ModelCatalog
+from .front import in_front_of
 from .scheduler import Scheduler
 from .settings import Settings
 from .stats import Stats
@@ -106,6 +107,7 @@ def assemble(settings: Settings) -> Parts:
         store=store,
         settings=settings,
         stats=stats,
+        front=in_front_of(settings.front) if settings.front else None,
         running=scheduler.running,
     )
 
@@ -171,7 +173,7 @@ class _Server(uvicorn.Server):
 def _logged() -> Iterator[None]:
     """Faults go to a file of limited size, not to the user's terminal."""
     folder = home.cache_dir() / "logs"
-    logger = logging.getLogger("uvicorn")
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "srhpm_plugin")]
     handler: logging.Handler = logging.NullHandler()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,12 +181,13 @@ def _logged() -> Iterator[None]:
             folder / "serve.log", maxBytes=4 << 20, backupCount=1, delay=True, encoding="utf-8"
         )
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True
         handler.close()

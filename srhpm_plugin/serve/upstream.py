@@ -16,6 +16,8 @@ import httpx
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from ..errors import UserError
+
 # `expect` is answered by our own server, which asks for the body as the other takes it.
 _HOP_BY_HOP = frozenset(
     (
@@ -41,6 +43,44 @@ Headers = list[tuple[bytes, bytes]]
 
 class UnreachableError(Exception):
     """The other server does not answer; ``str()`` says how."""
+
+
+def base_url(text: str) -> str:
+    """The URL of a host as a user writes it: ``http://`` may be left out.
+
+    Raises:
+        UserError: it is none.
+    """
+    said = text if "://" in text else f"http://{text}"
+    try:
+        url = httpx.URL(said)
+        usable = url.scheme in ("http", "https") and bool(url.host) and not url.query
+    except (httpx.InvalidURL, ValueError):
+        usable = False
+    if not usable:
+        do = "write it as http://127.0.0.1:11435"
+        raise UserError(f"cannot stand in front of {text!r}", "it is no address", do)
+    return said.rstrip("/")
+
+
+def not_ourselves(front: str, own: str) -> None:
+    """Makes sure that requests do not go round in circles.
+
+    Raises:
+        UserError: ``front`` is the address that we listen at.
+    """
+    theirs, ours = httpx.URL(front), httpx.URL(own)
+    here = (ours.host, "localhost", "127.0.0.1", "::1", "0.0.0.0")
+    if theirs.host in here and _port(theirs) == _port(ours):
+        raise UserError(
+            f"cannot stand in front of {front}",
+            "that is where we listen",
+            "start the other host on another port, e.g. OLLAMA_HOST=127.0.0.1:11435 ollama serve",
+        )
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 class Upstream:

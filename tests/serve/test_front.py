@@ -21,10 +21,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from srhpm_plugin.errors import UserError
 from srhpm_plugin.serve.app import Parts, create_app
 from srhpm_plugin.serve.front import Front
 from srhpm_plugin.serve.interfaces import ServedModel
-from srhpm_plugin.serve.upstream import Upstream
+from srhpm_plugin.serve.upstream import Upstream, base_url, not_ourselves
 
 HI = [{"role": "user", "content": "hi"}]
 PACKED = gzip.compress(b"packed by the other host")
@@ -310,6 +311,32 @@ def test_a_body_that_is_too_large_is_refused(parts: Parts) -> None:
         answer = httpx.post(url + "/api/chat", content=chunks(), trust_env=False)
         assert answer.status_code == 413
         assert "error" in answer.json()
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("127.0.0.1:11435", "http://127.0.0.1:11435"),
+        ("http://box:1234/", "http://box:1234"),
+        ("https://box/ollama", "https://box/ollama"),
+    ],
+)
+def test_addresses_as_users_write_them(said: str, meant: str) -> None:
+    assert base_url(said) == meant
+
+
+@pytest.mark.parametrize("said", ["", "ftp://box", "http://", "http://[::1", "http://a:b"])
+def test_addresses_that_are_none(said: str) -> None:
+    with pytest.raises(UserError, match="11435"):
+        base_url(said)
+
+
+def test_nobody_stands_in_front_of_himself() -> None:
+    for front in ("http://127.0.0.1:11434", "http://localhost:11434"):
+        with pytest.raises(UserError, match="another port"):
+            not_ourselves(front, "http://127.0.0.1:11434")
+    not_ourselves("http://127.0.0.1:11435", "http://127.0.0.1:11434")
+    not_ourselves("http://box:11434", "http://127.0.0.1:11434")
 
 
 def _until(condition: Any, seconds: float = 10.0) -> None:
