@@ -46,6 +46,7 @@ class Guard:
         self._key = settings.api_key
         self._origins = Origins(settings.origins)
         self._limit = settings.body_limit
+        self._too_long = f"a request may have {self._limit >> 20} MiB at most"
         # Beyond loopback it may have any name, and there is a key, which no page knows.
         self._check_name = is_loopback(settings.host)
 
@@ -75,8 +76,34 @@ class Guard:
                 MutableHeaders(scope=message).update(shown)
             await send(message)
 
-        limited = receive if path.startswith(_BLOBS) else _limited(receive, self._limit)
-        await self._app(scope, limited, sent if shown else send)
+        showing = sent if shown else send
+        if path.startswith(_BLOBS):
+            await self._app(scope, receive, showing)
+        else:
+            await self._limited(scope, receive, showing)
+
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stops reading a body of unstated length when it is too long. Whatever the application
+        makes of that, the client learns why."""
+        left, answered = self._limit, False
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, self._too_long)
+            return message
+
+        async def checked(message: Message) -> None:
+            nonlocal answered
+            if left >= 0:
+                await send(message)
+            elif not answered:
+                answered = True
+                await refusal(scope["path"], 413, self._too_long)(scope, receive, send)
+
+        await self._app(scope, counted, checked)
 
     def _refused(
         self, scope: Scope, headers: Headers, origin: str | None, same: bool
@@ -94,7 +121,7 @@ class Guard:
         length = headers.get("content-length", "0")
         too_long = not length.isdecimal() or int(length) > self._limit
         if too_long and not path.startswith(_BLOBS):
-            return refusal(path, 413, f"a request may have {self._limit >> 20} MiB at most")
+            return refusal(path, 413, self._too_long)
         return None
 
     def _denied(self, scope: Scope, headers: Headers) -> Response | None:
@@ -137,18 +164,3 @@ def _keys(headers: Headers) -> list[str]:
 
 def _equal(key: str, given: str) -> bool:
     return hmac.compare_digest(key.encode(), given.encode("utf-8", "surrogatepass"))
-
-
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Stops reading a body of unstated length when it is too long."""
-    left = limit
-
-    async def counted() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
-            raise HTTPException(413, f"a request may have {limit >> 20} MiB at most")
-        return message
-
-    return counted

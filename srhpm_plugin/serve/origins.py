@@ -30,12 +30,16 @@ class Origins:
             for scheme in ("http", "https"):
                 allowed += [f"{scheme}://{host}", f"{scheme}://{host}:*"]
         self._all = "*" in allowed
-        parts = (re.escape(one.rstrip("/")).replace(r"\*", "[^/:]*") for one in allowed)
-        self._pattern = re.compile("|".join(parts), re.IGNORECASE)
+        self._pattern = re.compile("|".join(map(_pattern, allowed)), re.IGNORECASE)
 
     def allow(self, origin: str) -> bool:
         """Whether the page may; ``null``, which any page can arrange to be, only where all may."""
         return self._all or bool(self._pattern.fullmatch(origin))
+
+
+def _pattern(allowed: str) -> str:
+    escaped = re.escape(allowed.rstrip("/"))
+    return escaped.replace(r":\*", ":[0-9]+").replace(r"\*", "[^/:]*")
 
 
 def own_name(host: str) -> bool:

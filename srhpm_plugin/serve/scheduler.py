@@ -273,11 +273,12 @@ class Scheduler:
             self._dispatch()  # who waits for it hears of its progress from now on
             await engine.process.start()
         except UserError as error:
-            self._gone(engine)
-            self._stats.trouble(error.line(), engine.model.name)
-            for waiter in list(self._queue):
-                if waiter.key == engine.key and self._serves(engine, waiter):
-                    waiter.refuse(error.line())
+            if engine.state == "loading":  # nobody has stopped it
+                self._gone(engine)
+                self._stats.trouble(error.line(), engine.model.name)
+                for waiter in list(self._queue):
+                    if waiter.key == engine.key and self._serves(engine, waiter):
+                        waiter.refuse(error.line())
             return
         if engine.state == "loading":
             engine.ready()
