@@ -95,6 +95,7 @@ class OwnStore:
             "parameters": dict(model.parameters),
             "messages": [dict(message) for message in model.messages],
             "licenses": list(model.licenses),
+            "parent": model.parent,
         }
         content = json.dumps(data, indent=1, sort_keys=True).encode()
         path = self._model_path(name)
@@ -195,6 +196,7 @@ def _model(file: Path) -> ServedModel:
         parameters=parameters if isinstance(parameters, Mapping) else {},
         messages=tuple(m for m in items(data, "messages") if isinstance(m, dict)),
         licenses=tuple(t for t in items(data, "licenses") if isinstance(t, str)),
+        parent=text(data, "parent"),
     )
     missing = next((p for p in _files(model) if not p.is_file()), None)
     unfit = None if missing is None else f"its file {missing} is gone; create it anew"
