@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+
+from srhpm_plugin.gguf import read_header
 
 TOOLS = "{% if tools %}{{ tools }}{% endif %}{{ messages }}"
 THINKING = "{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}{{ messages }}"
@@ -44,3 +47,61 @@ def write_gguf(path: Path, template: str = "", fields: Any = None, kind: str = "
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+CHATML_TOOLS = """\
+{%- if tools %}<|im_start|>system
+Tools: {{ tools | tojson }}<|im_end|>
+{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content or '' }}
+{%- if message.tool_calls %}
+{%- for call in message.tool_calls %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor %}
+{%- endif %}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+"""A template with tools in the form of Hermes and Qwen, for models that have learned ChatML."""
+
+CHATML_THINKING = """\
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content.split('</think>')[-1] }}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is not defined or enable_thinking %}<think>
+{% else %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+"""A template that begins every answer with a thought."""
+
+
+def variant(source: Path, target: Path, **fields: str | int) -> Path:
+    """The same model with more header fields, ``__`` standing for a dot; a field of such a name
+    that was there is renamed. Everything else is copied byte by byte."""
+    header = read_header(source)
+    content = source.read_bytes()
+    old, new = content[header.fields_begin : header.fields_end], b""
+    for name, value in fields.items():
+        key = name.replace("__", ".")
+        old = old.replace(key.encode(), key[:-1].encode() + b"_", 1)
+        new += _field(key, value)
+    # what is added is whole units of alignment, so the tensors stay aligned
+    filler = -(len(new) + len(_field("test.filler", ""))) % header.alignment
+    new += _field("test.filler", "x" * filler)
+    count = struct.pack("<Q", len(header.kv) + len(fields) + 1)
+    head = content[: header.fields_begin - len(count)]
+    target.write_bytes(b"".join((head, count, old, new, content[header.fields_end :])))
+    return target
+
+
+def _field(key: str, value: str | int) -> bytes:
+    name = struct.pack("<Q", len(key)) + key.encode()
+    if isinstance(value, int):
+        return name + struct.pack("<II", 4, value)
+    text = value.encode()
+    return name + struct.pack("<IQ", 8, len(text)) + text

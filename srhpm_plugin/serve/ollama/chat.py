@@ -26,7 +26,7 @@ _NOBODY = {"role": "assistant", "content": ""}
 async def handle(parts: Parts, request: Request) -> Response:
     """Answers a conversation; an empty one loads the model, or unloads it with ``keep_alive`` 0."""
     asked = requests.chat(await read_body(request))
-    model = find(parts, asked.model)
+    model = await find(parts, asked.model)
     if not asked.messages and asked.keep_alive == 0:
         await parts.scheduler.unload(model)
         return JSONResponse({**loading_record(asked.model, "unload"), "message": _NOBODY})

@@ -56,7 +56,7 @@ class Recipe:
 async def handle(parts: Parts, request: Request) -> Response:
     """Makes a model of ours from blobs or from another model."""
     recipe = _recipe(await read_body(request))
-    check_new_name(parts, recipe.name, "invalid model name")
+    await check_new_name(parts, recipe.name, "invalid model name")
     if not recipe.source and not recipe.files:
         raise ApiError(400, "neither 'from' or 'files' was specified")
     account = Account(parts.stats, recipe.name, ROUTE)

@@ -49,7 +49,7 @@ def _last(_: Record, more: Record) -> Record:
 
 
 async def _records(parts: Parts, asked: Embed, account: Account) -> AsyncGenerator[Record, None]:
-    model = find(parts, asked.model)
+    model = await find(parts, asked.model)
     need = Options(model, asked.options).need(embedding=True)
     async with parts.scheduler.lease(model, need, keep_alive=asked.keep_alive) as engine:
         account.leased()
@@ -86,9 +86,8 @@ async def _limit(engine: Engine, error: EngineError) -> int | None:
         return error.n_ctx
     answer = await engine.http.get("/props")
     props = answer.json() if answer.status_code == 200 else {}
-    # an input goes through the model in one batch, of 512 tokens if nothing else was set
     n_ctx = (props.get("default_generation_settings") or {}).get("n_ctx")
-    return min(int(n_ctx), 512) if isinstance(n_ctx, int) else 512
+    return n_ctx if isinstance(n_ctx, int) else None  # a batch of an engine for these has as many
 
 
 async def _cut(engine: Engine, text: str, limit: int) -> str:
@@ -106,4 +105,5 @@ def _unit(vector: Sequence[float]) -> list[float]:
     length = math.sqrt(sum(x * x for x in vector))
     if not math.isfinite(length):
         raise ApiError(500, "the embedding contains values that are no numbers")
-    return [x / max(length, 1e-12) for x in vector]
+    scale = 1 / max(length, 1e-12)
+    return [float(f"{x * scale:.9g}") for x in vector]  # all that 32 bits hold

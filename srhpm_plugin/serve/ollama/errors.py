@@ -88,8 +88,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, LoadError | UserError):
         return ApiError(500, str(error))
     if isinstance(error, httpx.TransportError):
-        what = "the model's server ended before its answer did: ask again, it is started anew"
-        return ApiError(500, f"an error was encountered while running the model: {what}")
+        why = str(error) or "its server ended"
+        return ApiError(500, f"an error was encountered while running the model: {why}; ask again")
     if isinstance(error, OSError):
         return ApiError(500, f"{error.strerror or error}: free some space, or check the disk")
     _log.error("a request failed", exc_info=error)

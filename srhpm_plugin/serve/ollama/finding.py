@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ..app import Parts
 from ..interfaces import NoSuchModelError, ServedModel
 from .describe import Facts
@@ -10,14 +12,14 @@ from .reply import Record, now
 from .requests import Asked, Think
 
 
-def find(parts: Parts, name: str) -> ServedModel:
-    """The model of that name.
+async def find(parts: Parts, name: str) -> ServedModel:
+    """The model of that name. In a thread: for an unknown name the catalog reads disks.
 
     Raises:
         ApiError: 404, there is none; 400, our server cannot run it.
     """
     try:
-        model = parts.catalog.find(name)
+        model = await asyncio.to_thread(parts.catalog.find, name)
     except NoSuchModelError:
         raise model_not_found(name) from None
     if model.unfit is not None:

@@ -31,7 +31,7 @@ _OPENING = ("<think>", "<thinking>")
 async def handle(parts: Parts, request: Request) -> Response:
     """Answers a prompt; an empty one loads the model, or unloads it with ``keep_alive`` 0."""
     asked = requests.generate(await read_body(request))
-    model = find(parts, asked.model)
+    model = await find(parts, asked.model)
     if not asked.prompt and asked.keep_alive == 0:
         await parts.scheduler.unload(model)
         return JSONResponse({**loading_record(asked.model, "unload"), "response": ""})

@@ -45,6 +45,8 @@ def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _quoted(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
 
 

@@ -107,7 +107,7 @@ async def copy(parts: Parts, request: Request) -> Response:
     source, target = body.name("source"), body.name("destination")
     if not source:
         raise ApiError(400, f"source {json.dumps(source)} is invalid")
-    check_new_name(parts, target, f"destination {json.dumps(target)} is invalid")
+    await check_new_name(parts, target, f"destination {json.dumps(target)} is invalid")
     try:
         model = await asyncio.to_thread(parts.catalog.find, source)
     except NoSuchModelError:
@@ -131,7 +131,7 @@ async def delete(parts: Parts, request: Request) -> Response:
     return Response()
 
 
-def check_new_name(parts: Parts, name: str, what: str) -> None:
+async def check_new_name(parts: Parts, name: str, what: str) -> None:
     """Makes sure that a model of ours can have this name.
 
     Raises:
@@ -141,7 +141,7 @@ def check_new_name(parts: Parts, name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
         raise ApiError(400, what)
     try:
-        there = parts.catalog.find(full_name(name))
+        there = await asyncio.to_thread(parts.catalog.find, full_name(name))
     except NoSuchModelError:
         return
     if there.origin != "own" and there.name == full_name(name):
