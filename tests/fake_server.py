@@ -41,8 +41,12 @@ parser.add_argument("--journal", type=Path, help="one JSON line per completion r
 parser.add_argument("--name", default="fake")
 parser.add_argument("--dump-env", type=Path)
 parser.add_argument("--log-bytes", type=int, default=0)
+parser.add_argument("--version", action="store_true")
 options, _ = parser.parse_known_args()
 
+if options.version:
+    print("version: 0.1.2-dev (build 11434, commit 0123456789)")
+    sys.exit(0)
 if options.dump_env:
     options.dump_env.write_text(json.dumps({"env": dict(os.environ), "argv": sys.argv}))
 for line in options.lines:

@@ -35,7 +35,7 @@ from srhpm_plugin.plan import HostRequest
 from srhpm_plugin.untrusted import member, parse_json, read_bytes, text
 
 from .models import models
-from .places import BACKENDS, NAME, built, folders
+from .places import BACKENDS, NAME, built, folders, version
 
 _SECTION = "llamacpp"
 _MOST = 1 << 20
@@ -52,7 +52,7 @@ class Lemonade:
             yield Installation(
                 host=self.name,
                 root=one.config,
-                version=None,
+                version=version(),
                 installable=True,
                 how="our program for its llama.cpp backends, in its config.json",
                 facts={"cache": str(one.cache)},

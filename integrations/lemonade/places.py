@@ -10,12 +10,14 @@ packages for Linux run ``lemond`` as ``lemonade`` with ``/var/lib/lemonade`` and
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from srhpm_plugin.files import expand
+from srhpm_plugin.said import said_version
 from srhpm_plugin.untrusted import inside
 
 _SERVICE = Path("/var/lib/lemonade")
@@ -28,6 +30,11 @@ BACKENDS = {
 """For each backend whose program can be set the folders of its builds."""
 NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
 _DEEPEST, _MOST = 5, 2000
+
+
+def version() -> str | None:
+    """Of the Lemonade whose command is on the ``PATH``."""
+    return said_version(shutil.which("lemonade"), r"^lemonade version (\d\S*)")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from srhpm_plugin.host import (
 from srhpm_plugin.install.operations import MakeFolder, Operation, WriteFile
 from srhpm_plugin.install.state import OWN, state_folder
 from srhpm_plugin.plan import HostRequest
+from srhpm_plugin.said import said_version
 from srhpm_plugin.untrusted import read_bytes
 
 from . import presets
@@ -63,7 +64,7 @@ class LlamaServerRouter:
             yield Installation(
                 host=self.name,
                 root=root,
-                version=None,
+                version=_version(_stock() if presets_file else root),
                 installable=True,
                 how="a program of ours to start in its place"
                 + (", and sections of their own in its presets" if presets_file else ""),
@@ -187,6 +188,12 @@ def _stock() -> Path | None:
     found = shutil.which("llama-server")
     path = Path(found).resolve() if found else None
     return path if path is not None and not Note.path_for(path).exists() else None
+
+
+def _version(server: Path | None) -> str | None:
+    """The llama.cpp tag, as ``--version`` has it; of a build without one the version number."""
+    tag = said_version(server, r"^version: (?:\S+ \(build )?([1-9]\d{3,})\b")
+    return f"b{tag}" if tag else said_version(server, r"^version: (\S+)")
 
 
 def _read(file: Path) -> str:

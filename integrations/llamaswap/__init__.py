@@ -31,7 +31,7 @@ from srhpm_plugin.untrusted import read_bytes
 from . import config, edit
 from .config import Entry
 from .models import model
-from .places import configurations, user_of
+from .places import configurations, user_of, version
 
 _NONE = "it has no model whose command starts with a llama-server"
 
@@ -51,7 +51,7 @@ class LlamaSwap:
             yield Installation(
                 host=self.name,
                 root=file,
-                version=None,
+                version=version(),
                 installable=why is None,
                 how=why or "models of their own in its configuration, or our program in all",
                 user=user_of(file),

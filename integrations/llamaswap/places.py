@@ -6,6 +6,7 @@ it to ``/usr/share/llama-swap/config.yaml`` for a service that runs as ``llama-s
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from srhpm_plugin.files import expand
+from srhpm_plugin.said import said_version
 
 _SERVICE = Path("/usr/share/llama-swap/config.yaml")
 _NAMES = ("config.yaml", "config.yml", "llama-swap.yaml", "llama-swap.yml")
@@ -67,6 +69,12 @@ def config_of(arguments: Sequence[str]) -> str | None:
         if flag in ("-config", "--config"):
             return value if equals else arguments[i + 1] if i + 1 < len(arguments) else None
     return None
+
+
+def version() -> str | None:
+    """Of the llama-swap on the ``PATH`` (``llama-swap.go``); one that somebody built has none."""
+    said = said_version(shutil.which("llama-swap"), r"^version: (\S+)", "-version")
+    return None if said in ("0", "local") else said
 
 
 def user_of(file: Path) -> str | None:

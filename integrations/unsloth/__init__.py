@@ -10,6 +10,7 @@ Studio starts nothing else. Before it count ``LLAMA_SERVER_PATH`` (a program) an
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ from srhpm_plugin.install.state import OWN, state_folder
 from srhpm_plugin.plan import HostRequest
 
 _NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
+_DIST = re.compile(r"unsloth-(\d[\w.!+]*)\.dist-info")
 _LAYOUTS = (Path(), Path("build", "bin"), Path("build", "bin", "Release"))
 
 
@@ -50,7 +52,7 @@ class UnslothStudio:
             yield Installation(
                 host=self.name,
                 root=root,
-                version=None,
+                version=_version(root),
                 installable=True,
                 how=how if server else f"{how}; it has no llama.cpp it could hand over to",
             )
@@ -108,6 +110,17 @@ def _roots(path: Path | None) -> Iterator[Path]:
                 yield candidate.resolve()
         except (OSError, RuntimeError, ValueError):
             continue
+
+
+def _version(root: Path) -> str | None:
+    """Of the package ``unsloth`` in Studio's Python environment, as its folder is called."""
+    for base in (root / "studio", root):
+        for packages in ("lib/python*/site-packages", "Lib/site-packages"):
+            for folder in sorted((base / "unsloth_studio").glob(f"{packages}/unsloth-*.dist-info")):
+                found = _DIST.fullmatch(folder.name)
+                if found:
+                    return found[1]
+    return None
 
 
 def _bundled(root: Path) -> Path | None:

@@ -155,3 +155,14 @@ def test_its_own_server(user: Path) -> None:
     server = HOST.own_server(found_in(user))
     assert server is not None
     assert server.parts[-3:-1] == ("vulkan", "llama-b9999")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+def test_its_version(user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert [found.version for found in HOST.find(None)] == [None]
+    program = tmp_path / "bin" / "lemonade"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\necho lemonade version 11.7.0\n")
+    program.chmod(0o755)
+    assert [found.version for found in HOST.find(None)] == ["11.7.0"]

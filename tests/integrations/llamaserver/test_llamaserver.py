@@ -178,3 +178,20 @@ def test_the_pick_is_the_name(name: str, picked: bool) -> None:
     told = HOST.translate(HostCall(HOST.name, ("--alias", name), {}, {}, "select"), request)
     assert isinstance(told, Translated)
     assert (told.model, told.picked) == (name, picked)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("version: 0.1.2-dev (build 11434, commit 9d77fa172)", "b11434"),
+        ("version: 9222 (9a532ae4b)", "b9222"),
+        ("version: 0.1.2-dev (build 1, commit 9d77fa172)", "0.1.2-dev"),
+        ("what?", None),
+    ],
+)
+def test_its_version(file: Path, on_path: Path, says: str, version: str | None) -> None:
+    on_path.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    on_path.chmod(0o755)
+    assert [found.version for found in HOST.find(None)] == [version]
+    assert [found.version for found in HOST.find(file)] == [version]

@@ -273,3 +273,17 @@ def test_its_own_server(
     assert HOST.own_server(found_in(path)) == server
     install(HOST, found_in(path), mode)
     assert HOST.own_server(found_in(path)) == server
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+@pytest.mark.parametrize(("says", "version"), [("161", "161"), ("0", None), ("local", None)])
+def test_its_version(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, version: str | None
+) -> None:
+    program = tmp_path / "bin" / "llama-swap"
+    program.parent.mkdir(exist_ok=True)
+    # Go's flags have one dash
+    program.write_text(f'#!/bin/sh\ntest "$1" = -version && echo "version: {says} (abcd1234)"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    assert [found.version for found in HOST.find(file)] == [version]

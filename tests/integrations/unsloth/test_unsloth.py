@@ -60,3 +60,11 @@ def test_without_a_build_of_its_own(studio: Path, install: Callable, tools: Tool
     assert "no llama.cpp" in found.how
     install(HOST, found, "all")
     assert Note.parse((tools.state / f"{NAME}.srhpm").read_bytes()).original is None
+
+
+def test_its_version(studio: Path) -> None:
+    assert [found.version for found in HOST.find(None)] == [None]
+    packages = studio / "studio" / "unsloth_studio" / "lib" / "python3.13" / "site-packages"
+    (packages / "unsloth_zoo-2026.8.1.dist-info").mkdir(parents=True)
+    (packages / "unsloth-2026.8.3.dist-info").mkdir()
+    assert [found.version for found in HOST.find(None)] == ["2026.8.3"]
