@@ -10,7 +10,7 @@ from srhpm_plugin.errors import UserError
 from srhpm_plugin.host import HandOver, HostCall, Translated
 from srhpm_plugin.plan import HostRequest
 from srhpm_plugin.planner.headers import read_header
-from srhpm_plugin.planner.hosted import remember
+from srhpm_plugin.planner.hosted import drafter_of, remember
 
 from . import twins
 from .compat import former_format
@@ -45,7 +45,7 @@ def translate(call: HostCall, request: HostRequest) -> Translated | HandOver:
             remember(other.model, str(other.name))
     for other in entries:
         if other.draft is not None:
-            remember(other.draft, f"DRAFT of {other.name}")
+            remember(other.draft, drafter_of(str(other.name)))
     return Translated(
         request=_with_draft(call, request, entry),
         model=name,

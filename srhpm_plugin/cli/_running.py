@@ -153,6 +153,8 @@ def ready_path(plan: LaunchPlan) -> str:
 
 def draft_words(plan: LaunchPlan) -> str | None:
     """The plan's drafter for tables, or ``None``."""
+    from ..planner.hosted import label
+
     if plan.draft is None:
         return None
-    return f"{plan.draft.type} {plan.draft.path.name}" if plan.draft.path else plan.draft.type
+    return f"{plan.draft.type} {label(plan.draft.path)}" if plan.draft.path else plan.draft.type

@@ -168,9 +168,11 @@ def _stock_server(program: Path | None) -> Iterator[None]:
 
 
 def _engine(name: str, plan: LaunchPlan) -> Engine:
+    from ..planner.hosted import title
+
     return Engine(
         name=name,
-        model=plan.model.name,
+        model=title(plan.model),
         draft=draft_words(plan),
         command=command_of(plan),
         plain=command_of(without_draft(plan)) if plan.draft else None,

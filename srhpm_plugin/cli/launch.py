@@ -124,7 +124,9 @@ class _Run:
 
     def serve(self, command: Command, *, host: str, port: int, api_key: str | None) -> None:
         """Until Ctrl-C, a signal, or the server's end."""
-        name = self.plan.model.name
+        from ..planner.hosted import title
+
+        name = title(self.plan.model)
         with ExitStack() as stack:
             try:
                 with Bar(show=not self.as_json) as bar:

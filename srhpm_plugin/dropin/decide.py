@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backend import Backend
 from ..errors import UserError
-from ..host import HandOver, HostCall, Translated
+from ..host import Translated
 from ..machine.probe import probe
 from ..machine.types import Machine
 from ..model import ModelInfo
@@ -37,6 +37,7 @@ from .gpu import host_gpu
 from .gpumemory import Room
 from .handover import BUILD, NotOurs, hand_over
 from .merge import host_columns, host_drafts, merge, places_itself
+from .translate import translate
 
 # What the planner counts compute buffers for.
 _UBATCH = 512
@@ -90,7 +91,7 @@ def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
     if words.full_context(known.said):
         header = read_header(request.model)
         request = replace(request, ctx=(header.n_ctx_train // request.parallel) or None)
-    told = _translate(call, request)
+    told = translate(call, request)
     facts["model"] = told.model
     if call.note.mode == "select" and not told.picked:
         raise NotOurs("it was not picked to run on SR-HPM")
@@ -129,21 +130,6 @@ def _known(call: Call) -> _Facts:
     if table is None:
         raise _Passing(f"our server does not start: type {backend.missing()} --force")
     return _Facts(call, backend, server, table, words.parse(call.argv, call.env, table))
-
-
-def _translate(call: Call, request: HostRequest) -> Translated:
-    hosts = plugins().hosts()
-    plain = Translated(request, call.alias or request.model.name)
-    host = hosts.get(call.note.host)
-    if host is None:
-        return plain
-    told = host.translate(
-        HostCall(call.note.host, call.argv, call.env, call.note.facts, call.note.mode), request
-    )
-    if isinstance(told, HandOver):
-        raise NotOurs(told.reason)
-    # A host that knows the model by its file only may have been given a name to serve it under.
-    return replace(told, model=plain.model) if told.model == request.model.name else told
 
 
 def _gpu(known: _Facts, request: HostRequest) -> dict[str, str | None]:

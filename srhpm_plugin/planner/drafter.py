@@ -14,7 +14,7 @@ from ..files import expand, not_a_file
 from ..model import ModelInfo
 from ..plan import Draft, DraftChoice, HostRequest
 from .headers import read_header
-from .hosted import label
+from .hosted import label, title
 from .kind import DRAFT_ONLY, unsupported, wanted_ctx
 from .pairing import tokenizer_difference, upstream_difference
 from .units import size
@@ -79,11 +79,11 @@ def _named(request: HostRequest, model: ModelInfo, packed: bool) -> DraftChoice:
         raise UserError(f"no drafter {request.draft!r}", missing, other)
     path = expand(request.draft)
     drafter = read_header(path)
-    what = f"{path.name} cannot draft for {model.name}"
+    what = f"{label(path)} cannot draft for {title(model)}"
     why = _unfit(model, drafter)
     if why:
         raise UserError(what, why, other)
-    reasons = [f"drafter {drafter.name} as asked", *_short_ctx(request, model, drafter)]
+    reasons = [f"drafter {title(drafter)} as asked", *_short_ctx(request, model, drafter)]
     assert model.tokenizer is not None
     assert drafter.tokenizer is not None
     difference = tokenizer_difference(model.tokenizer, drafter.tokenizer)
@@ -140,11 +140,11 @@ def _best(
         return DraftChoice(ngram_draft(), reasons=(*refused, f"{none}: {_NGRAM_WHY}"))
     cost, _, path, drafter = fits[0]
     chosen = (
-        f"drafter {drafter.name}: same tokenizer, reads {size(cost)} per token, "
+        f"drafter {title(drafter)}: same tokenizer, reads {size(cost)} per token, "
         f"{cost / reads:.0%} of the target"
     )
     for more, _, other, _ in fits[1:]:
-        refused.append(f"{other.name}: not as drafter, reads more per token ({size(more)})")
+        refused.append(f"{label(other)}: not as drafter, reads more per token ({size(more)})")
     reasons = (*refused, chosen, *_short_ctx(request, model, drafter))
     return DraftChoice(model_draft(path), model=drafter, reasons=reasons)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..host import HostModel
+from ..model import ModelInfo
 
 OFF = "SRHPM_HOSTED"
 """Set to ``off``, hosts are not asked for their models."""
@@ -64,6 +65,9 @@ def hosted(only: str | None = None) -> tuple[tuple[Hosted, ...], tuple[str, ...]
             troubles.append(f"the models of {name} cannot be listed: {error}")
     for one in found.values():
         remember(one.model.path, one.model.name)
+    for one in found.values():  # a drafter that is a model of its own has its name by now
+        if one.model.drafter is not None:
+            remember(one.model.drafter, drafter_of(one.model.name))
     return tuple(found.values()), tuple(troubles)
 
 
@@ -81,6 +85,11 @@ def remember(path: Path, name: str) -> None:
     _called.setdefault(path, name)
 
 
+def drafter_of(name: str) -> str:
+    """What to call a drafter that has no name but its model's."""
+    return f"{name} (drafter)"
+
+
 def called(path: Path) -> str | None:
     """The name a host gave a file, if one was asked for its models."""
     return _called.get(path)
@@ -89,3 +98,8 @@ def called(path: Path) -> str | None:
 def label(path: Path) -> str:
     """What to call a file in front of its user: its host's name, else its own."""
     return called(path) or path.name
+
+
+def title(model: ModelInfo) -> str:
+    """What to call a model in front of its user: its host's name, else the one in its header."""
+    return called(model.path) or model.name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 from ..errors import UserError
 from ..plan import DraftChoice, HostRequest
+from .hosted import label
 from .memory import CPU
 from .outline import PlanOutline
 from .room import LEAST_CTX, Settled, ctx_limit, largest_ctx, reserve, settle
@@ -43,7 +43,7 @@ def refusal(settled: Settled) -> UserError:
         for use in settled.short
     )
     slots = f" for each of {request.parallel} slots" if request.parallel > 1 else ""
-    what = f"{Path(plan.model.path).name} does not fit"
+    what = f"{label(plan.model.path)} does not fit"
     why = f"with a context of {plan.ctx}{slots} it needs {needs}"
     best = largest_ctx(plan, ctx_limit(plan))
     if best is not None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..plan import Draft, LaunchPlan, MemoryUse
-from .hosted import label
+from .hosted import label, title
 from .units import count, size
 
 _BAR = 24
@@ -96,7 +96,7 @@ def _model_lines(plan: LaunchPlan) -> list[str]:
     m = plan.model
     mix = ", ".join(f"{name} {size(n)}" for name, n in list(m.quant_mix.items())[:4])
     return [
-        m.name,
+        title(m),
         str(m.path),
         f"{m.arch}, {count(m.n_params)} parameters, {size(m.nbytes)} ({mix})",
     ]

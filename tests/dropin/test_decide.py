@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
-from srhpm_plugin.host import HandOver, HostCall, Translated
+from srhpm_plugin.host import HandOver, HostCall, HostModel, Installation, Translated
 from srhpm_plugin.plan import HostRequest, Predicted
 from srhpm_plugin.plugins import plugins
 
@@ -48,8 +48,17 @@ class Host:
     name = "toy"
     title = "Toy"
 
-    def __init__(self, translate: Callable[[HostCall, HostRequest], Any]) -> None:
+    def __init__(
+        self, translate: Callable[[HostCall, HostRequest], Any], listed: Sequence[HostModel] = ()
+    ) -> None:
         self._translate = translate
+        self._listed = listed
+
+    def find(self, path: Path | None) -> Iterator[Installation]:
+        yield Installation(self.name, Path("/toy"), None, True, "")
+
+    def models(self, found: Installation) -> Sequence[HostModel]:
+        return self._listed
 
     def translate(self, call: HostCall, request: HostRequest) -> Any:
         return self._translate(call, request)
@@ -57,13 +66,16 @@ class Host:
 
 @pytest.fixture
 def host(register: Callable[[object], None]) -> Callable[..., None]:
-    """``host(function)``: ``function`` translates the calls of the host ``toy``."""
+    """``host(function)``: ``function`` translates the calls of the host ``toy``, which lists
+    ``listed`` as its models."""
 
-    def make(function: Callable[[HostCall, HostRequest], Any]) -> None:
+    def make(
+        function: Callable[[HostCall, HostRequest], Any], listed: Sequence[HostModel] = ()
+    ) -> None:
         class Plugin:
             @hookimpl
             def srhpm_hosts(self) -> list[Any]:
-                return [Host(function)]
+                return [Host(function, listed)]
 
         register(Plugin())
 
@@ -79,6 +91,41 @@ def coarse(smollm2: Path, server_dir: Path, tmp_path_factory: pytest.TempPathFac
         smollm2, path
     )
     return path
+
+
+def test_the_name_that_the_host_lists(
+    decided: Decide, coarse: Path, host: Callable[..., None]
+) -> None:
+    """Where the arguments tell only the file; several names may share it."""
+    listed = [
+        HostModel("other", coarse.with_name("other.gguf")),
+        HostModel("short", coarse, ctx=512),
+        HostModel("long", coarse, ctx=1024),
+        HostModel("long-srhpm", coarse, ctx=1024, twin=True),
+    ]
+    host(lambda call, request: Translated(request, request.model.name), listed)
+    assert decided("-m", coarse, "-c", "512", host="toy").record["model"] == "short"
+    assert decided("-m", coarse, "-c", "1024", host="toy").record["model"] == "long"
+    assert decided("-m", coarse, "-c", "8192", host="toy").record["model"] == "short"
+    named = decided("-m", coarse, "-c", "512", "--alias", "mine", host="toy")
+    assert named.record["model"] == "mine"
+
+
+def test_a_twin_by_the_name_that_the_host_lists(
+    decided: Decide, coarse: Path, host: Callable[..., None]
+) -> None:
+    listed = [HostModel("base", coarse), HostModel("base-srhpm", coarse, twin=True)]
+    host(lambda call, request: Translated(request, request.model.name, picked=True), listed)
+    assert decided("-m", coarse, host="toy", mode="select").record["model"] == "base-srhpm"
+
+
+@pytest.mark.parametrize("listed", [None, [HostModel("other", Path("/nowhere"))]])
+def test_a_host_that_lists_no_name(
+    decided: Decide, coarse: Path, host: Callable[..., None], listed: Any
+) -> None:
+    host(lambda call, request: Translated(request, request.model.name), listed)
+    asked = ("-m", coarse, "--spec-type", "none")
+    assert decided(*asked, host="toy").record["model"] == "model.gguf"
 
 
 def test_a_plain_start(decided: Decide, coarse: Path, real_server: Path) -> None:

@@ -18,6 +18,7 @@ import openai
 import pytest
 from ruamel.yaml import YAML
 
+from srhpm_plugin.dropin.status import launches
 from srhpm_plugin.host import Mode
 from srhpm_plugin.integrations.llamaswap import LlamaSwap
 
@@ -77,7 +78,8 @@ def test_a_model_on_ours(
     words, env = command(file, name, port)
     child = start(Path(words[0]), words[1:], env)
     child.wait_healthy(f"http://127.0.0.1:{port}")
-    assert any("runs on SR-HPM" in line for line in child.lines)
+    assert any(f"{name} runs on SR-HPM" in line for line in child.lines)
+    assert [row["model"] for row in launches(9)] == [name]
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", timeout=120)
     said = client.chat.completions.create(
         model=name, messages=[{"role": "user", "content": "Count."}], temperature=0, max_tokens=8

@@ -55,6 +55,34 @@ def test_the_cheapest_with_the_same_tokenizer(models: SimpleNamespace, headers: 
         assert any(name in line and why in line for line in choice.reasons), (name, text)
 
 
+def test_files_of_hosts_have_their_names(
+    models: SimpleNamespace, headers: Show, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a store every file is called by its hash."""
+    blob = {n: str(tmp_path / f"sha256-{n}") for n in (1, 3, 14, 27)}
+    for path in blob.values():
+        Path(path).touch()
+    names = {Path(path): f"family:{n}b" for n, path in blob.items()}
+    monkeypatch.setattr("srhpm_plugin.planner.hosted._called", names)
+    target = at(models.dense27, blob[27])
+    bigger = models.make(**(models.small_sizes | {"n_layer": 30}))
+    known = [
+        headers(at(models.small, blob[1])),
+        headers(at(bigger, blob[3])),
+        headers(at(models.make(n_layer=40), blob[14])),
+    ]
+    choice = choose_draft(HostRequest(target.path), target, known)
+    named = choose_draft(HostRequest(target.path, draft=str(known[0])), target, ())
+    text = "\n".join((*choice.reasons, *named.reasons))
+    assert "sha256" not in text
+    for name in ("family:1b", "family:3b", "family:14b"):
+        assert name in text
+    with pytest.raises(UserError) as refused:
+        other = models.make(**(models.small_sizes | {"arch": "bert"}))
+        choose_draft(HostRequest(target.path, draft=str(headers(at(other, blob[3])))), target, ())
+    assert refused.value.what == "family:3b cannot draft for family:27b"
+
+
 def test_a_mixture_is_judged_by_what_it_reads(models: SimpleNamespace, headers: Show) -> None:
     # 17 GiB of experts, of which a token reads a sixteenth
     path = headers(models.moe30)
