@@ -76,6 +76,7 @@ class Supervisor(threading.Thread):
             self._child_known.set()
         while raw := self._child.output.readline(_LINE_BYTES):
             self._line(raw.decode("utf-8", "replace").rstrip("\r\n"))
+        self._child.output.close()
         self._child.popen.wait()
         self._log.close()
 
