@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from srhpm_plugin.dropin.note import Note
@@ -35,6 +36,7 @@ from srhpm_plugin.install.state import OWN, state_folder
 from srhpm_plugin.plan import HostRequest
 
 _NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
+_SPECULATION = ("--spec-", "--model-draft", "-md", "--draft")
 _DIST = re.compile(r"unsloth-(\d[\w.!+]*)\.dist-info")
 _LAYOUTS = (Path(), Path("build", "bin"), Path("build", "bin", "Release"))
 
@@ -93,7 +95,15 @@ class UnslothStudio:
         return None
 
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
-        return Translated(request, request.model.name)
+        """Studio's choice of speculation, where it stands in no argument or in one that means two
+        things: Auto is ``--spec-default``, which leaves it to the server, Off is nothing at all."""
+        said = {a.partition("=")[0] for a in call.argv if a.startswith(_SPECULATION)}
+        draft = request.draft
+        if said == {"--spec-default"}:
+            draft = call.env.get("SRHPM_DRAFT") or "auto"
+        elif not said and draft == "auto":
+            draft = "none"
+        return Translated(replace(request, draft=draft), request.model.name)
 
 
 def _roots(path: Path | None) -> Iterator[Path]:

@@ -25,6 +25,8 @@ _SPEC = ("--spec-", "-md", "--draft")
 _N_MAX, _N_MIN, _P_MIN = "--spec-draft-n-max", "--spec-draft-n-min", "--spec-draft-p-min"
 # Upstream's own number where a host speculates and names none.
 _UPSTREAM_N_MAX = 3
+# What `--spec-default` stands for (common/arg.cpp): n-grams with drafts of up to so many.
+_DEFAULT_N_MAX = 64
 _LEAST_COLUMNS = 8
 
 
@@ -48,6 +50,7 @@ def host_drafts(plan: LaunchPlan, arguments: Arguments) -> LaunchPlan:
 def host_columns(plan: LaunchPlan, arguments: Arguments) -> int:
     """Tokens in the widest verify pass of a drafter that is the host's alone, all slots."""
     lengths = [_int(arguments, _N_MAX) or _UPSTREAM_N_MAX]
+    lengths += [_DEFAULT_N_MAX] if arguments.says("--spec-default") else []
     lengths += [
         int(item.values[-1])
         for item in arguments.items

@@ -136,9 +136,18 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "llama-swap": ("--port 5800 -m MODEL -c 0 -fa on", {"ctx": None}),
     "unsloth studio": (
-        "-m MODEL --port 8123 -c 4096 --parallel 1 --no-webui --flash-attn on -ngl -1 --jinja "
-        "-t -1",
-        {"ctx": 4096, "gpu_layers": None, "threads": None},
+        "-m MODEL --port 8123 --parallel 4 --flash-attn on --no-context-shift -c 4096 "
+        "--batch-size 2048 --ubatch-size 512 --ctx-checkpoints 8 --cache-ram 2048 "
+        "--alias unsloth/some-GGUF --fit on --metrics --slot-save-path /tmp/slots --kv-unified "
+        "--fit-ctx 4096 --fit-target 512 --threads 2 --jinja --cache-type-k q8_0 "
+        "--cache-type-v q8_0 --spec-default --chat-template-file /tmp/a.jinja --mmproj MMPROJ",
+        {"ctx": 1024, "parallel": 4, "gpu_layers": None, "threads": 2, "mmproj": "MMPROJ"},
+    ),
+    "unsloth studio, on a GPU": (
+        "-m MODEL --port 8123 --parallel 1 --flash-attn on --no-context-shift -c 0 -ngl -1 "
+        "--fit off --metrics --jinja --model-draft DRAFTER --spec-type draft-dspark "
+        "--spec-draft-n-max 3",
+        {"ctx": None, "gpu_layers": None, "draft": "none"},
     ),
     "ramalama": (
         "--host 0.0.0.0 --port 8080 --model MODEL --mmproj MMPROJ --no-warmup --reasoning off "

@@ -242,6 +242,12 @@ def test_speculation_of_the_hosts_own_is_left_as_it_is(decided: Decide, coarse: 
     assert made.record["drafter"] == "the host's own"
 
 
+def test_the_servers_own_default_drafts_far(decided: Decide, coarse: Path) -> None:
+    made = decided("-m", coarse, "-np", "1", "--spec-default")
+    assert made.env["SRHPM_EXACT"] == "65"
+    assert made.record["drafter"] == "the host's own"
+
+
 def test_an_mtp_head_that_we_do_not_see(decided: Decide, coarse: Path) -> None:
     said = ["--spec-type", "draft-mtp", "--spec-draft-n-max", "4"]
     made = decided("-m", coarse, *said)
