@@ -7,14 +7,16 @@ which is the one that llama-server renders.
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import floor
+from math import floor, isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gguf import LlamaFileType
 
 from ...errors import UserError
@@ -183,7 +185,18 @@ def _shown(value: Value, verbose: bool) -> Any:
         return [s.decode("utf-8", "replace") for s in value.items] if value.items else None
     if isinstance(value, NumberArray):
         return list(value.items) if verbose and value.items is not None else None
-    return value
+    return _decimal(value) if isinstance(value, float) else value
+
+
+def _decimal(value: float) -> float | None:
+    """As short as a number of 32 bits can be written; JSON has none that is infinite."""
+    if not isfinite(value):
+        return None
+    try:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return value
+    return float(str(np.float32(value))) if single == value else value
 
 
 def human(count: int) -> str:

@@ -21,6 +21,7 @@ from .reply import Account, Record, Reply
 from .requests import Embed
 
 _LIMIT_WORDS = ("too large", "context size", "context length", "batch size")
+_MISSING = 'model "{}" not found, try pulling it first'
 _TOO_LONG = "the input length exceeds the context length"
 
 
@@ -49,7 +50,7 @@ def _last(_: Record, more: Record) -> Record:
 
 
 async def _records(parts: Parts, asked: Embed, account: Account) -> AsyncGenerator[Record, None]:
-    model = await find(parts, asked.model)
+    model = await find(parts, asked.model, _MISSING)
     need = Options(model, asked.options).need(embedding=True)
     async with parts.scheduler.lease(model, need, keep_alive=asked.keep_alive) as engine:
         account.leased()

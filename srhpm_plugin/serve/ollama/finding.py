@@ -7,21 +7,22 @@ import asyncio
 from ..app import Parts
 from ..interfaces import NoSuchModelError, ServedModel
 from .describe import Facts
-from .errors import ApiError, model_not_found
+from .errors import ApiError
 from .reply import Record, now
 from .requests import Asked, Think
 
 
-async def find(parts: Parts, name: str) -> ServedModel:
+async def find(parts: Parts, name: str, missing: str = "model '{}' not found") -> ServedModel:
     """The model of that name. In a thread: for an unknown name the catalog reads disks.
 
     Raises:
-        ApiError: 404, there is none; 400, our server cannot run it.
+        ApiError: 404 in the words of ``missing`` (clients compare them, and some pull the model
+            then), there is none; 400, our server cannot run it.
     """
     try:
         model = await asyncio.to_thread(parts.catalog.find, name)
     except NoSuchModelError:
-        raise model_not_found(name) from None
+        raise ApiError(404, missing.format(name)) from None
     if model.unfit is not None:
         raise ApiError(400, f"model '{name}' cannot be run: {model.unfit}")
     return model

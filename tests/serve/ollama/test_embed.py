@@ -77,5 +77,6 @@ def test_what_is_refused(client: httpx.Client) -> None:
     for wrong in (5, [1], ["a", None], {"a": 1}):
         answer = embed(client, input=wrong)
         assert (answer.status_code, answer.json()) == (400, {"error": "invalid input type"})
-    assert embed(client, model="nobody").json() == {"error": "model 'nobody' not found"}
+    problem = 'model "nobody" not found, try pulling it first'
+    assert embed(client, model="nobody").json() == {"error": problem}
     assert embed(client, input="a", dimensions=-1).status_code == 400
