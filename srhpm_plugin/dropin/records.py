@@ -2,9 +2,11 @@
 server keeps beside it (``native/overlay/common/srhpm-record.cpp``).
 
 A model whose last start under the same key died while loading is handed over until the key changes
-or the user says ``srhpm-plugin status --retry MODEL``. Records hold names, paths, numbers and
-reasons, never arguments, keys or prompts. Only the standard library: it is on the way of every
-start.
+or the user says ``srhpm-plugin status --retry MODEL``. One that vanished without a word, twice in a
+row, gets another chance by itself: perhaps a user had no patience.
+
+Records hold names, paths, numbers and reasons, never arguments, keys or prompts. Only the standard
+library: it is on the way of every start.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ MOST = 200
 LIVE = ".live"
 RECORD_VARIABLE = "SRHPM_RECORD"
 _LIVE_BYTES = 4096
+# Seconds for which a model that vanished twice is handed over; doubled by each time more, as
+# something else may end it each time (a daemon that watches memory, say).
+_PAUSE = 30 * 60
+_LONGEST_PAUSE = 24 * 3600
 # Ends while loading that say nothing of the model.
 _NOT_THE_MODEL = ("listening", "stopped")
 
@@ -104,7 +110,9 @@ def begin(key: str, facts: Mapping[str, Any]) -> Path | None:
         with contextlib.suppress(OSError):
             gone.with_suffix(LIVE).unlink()
     ledger = read_json(_ledger(key))
-    ledger |= {"last": name, "model": facts.get("model"), "host": facts.get("host")}
+    if facts.get("kind") != "stock":
+        ledger["last"] = name
+    ledger |= {"model": facts.get("model"), "host": facts.get("host")}
     ledger |= {"path": facts.get("path"), "key": key}
     write_json(_ledger(key), ledger)
     keep_newest(_ledger(key).parent, ".json", MOST)
@@ -121,17 +129,42 @@ def blocked(key: str) -> str | None:
     if ledger.get("key") != key:
         return None
     name = ledger.get("last")
-    if not ledger.get("blocked") and isinstance(name, str) and ledger.get("judged") != name:
-        verdict = _judge(folder() / Path(name).name)
+    over = _is_over(ledger.get("until"))
+    free = over or not ledger.get("blocked")
+    if free and isinstance(name, str) and ledger.get("judged") != name:
+        record = folder() / Path(name).name
+        verdict = _judge(record)
         if verdict is not None:
-            gone = (int(ledger.get("gone") or 0) + 1) if verdict == _SILENT else 0
-            ledger |= {"judged": name, "gone": gone}
-            if verdict == _SILENT:
-                verdict = "ended twice while loading, without a word" if gone > 1 else ""
-            ledger["blocked"] = verdict or None
+            ledger |= {"judged": name, **_sentence(verdict, ledger.get("gone"), record)}
             write_json(_ledger(key), ledger)
+            over = _is_over(ledger.get("until"))
     why = ledger.get("blocked")
-    return f"our server {why} at its last start" if isinstance(why, str) and why else None
+    return f"our server {why}" if isinstance(why, str) and why and not over else None
+
+
+def _sentence(verdict: str, gone: object, record: Path) -> dict[str, Any]:
+    """What follows from a verdict: why the model is blocked and until when, and how often in a row
+    it vanished."""
+    if verdict != _SILENT:
+        why = f"{verdict} at its last start"
+        return {"gone": 0, "until": None, "blocked": why if verdict else None}
+    times = (gone if isinstance(gone, int) else 0) + 1
+    if times < 2:
+        return {"gone": times, "until": None, "blocked": None}
+    began = read_json(record).get("time")
+    pause = min(_PAUSE << min(times - 2, 16), _LONGEST_PAUSE)
+    until = (began if isinstance(began, (int, float)) else time.time()) + pause
+    often = "twice" if times == 2 else f"{times} times"
+    clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(until))
+    why = f"ended {often} while loading, without a word; the first start after {clock} tries again"
+    return {"gone": times, "until": until, "blocked": why}
+
+
+def _is_over(until: object) -> bool:
+    """Whether the time for which a model was handed over has passed, or the clock was set back."""
+    if not isinstance(until, (int, float)):
+        return False
+    return not 0 < until - time.time() <= _LONGEST_PAUSE
 
 
 def all_blocked() -> list[tuple[dict[str, Any], str]]:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,85 @@ def test_gone_twice_without_a_word(live: str | None, launch: Callable[..., Path]
     found = blocked("k")
     assert found is not None
     assert "twice" in found
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """``clock(minutes)`` moves it on."""
+    now = [time.time()]
+
+    def tick() -> float:
+        now[0] += 1e-3
+        return now[0]
+
+    monkeypatch.setattr(records.time, "time", tick)
+
+    def advance(minutes: float) -> None:
+        now[0] += 60 * minutes
+
+    return advance
+
+
+def test_gone_twice_is_tried_again_later(
+    launch: Callable[..., Path], clock: Callable[[float], None]
+) -> None:
+    for _ in range(2):
+        launch(LOADING)
+        found = blocked("k")
+    assert found is not None
+    assert "tries again" in found
+    for _ in range(2):  # what the host's own server does in between says nothing of ours
+        clock(10)
+        launch(None, kind="stock")
+        assert blocked("k") == found
+    assert [row["reason"] for row in blocked_models()] == [found]
+    clock(10)
+    assert blocked("k") is None
+    assert blocked_models() == []
+    # once more: handed over at once, and for longer
+    launch(LOADING)
+    assert "3 times" in (blocked("k") or "")
+    clock(31)
+    assert blocked("k") is not None
+    clock(30)
+    assert blocked("k") is None
+    # it went well: all is forgotten
+    launch(READY)
+    assert blocked("k") is None
+    launch(LOADING)
+    assert blocked("k") is None
+
+
+def test_gone_twice_long_ago(launch: Callable[..., Path], clock: Callable[[float], None]) -> None:
+    """Looked at only when the next start comes, perhaps tomorrow."""
+    launch(LOADING)
+    assert blocked("k") is None
+    launch(LOADING)
+    clock(24 * 60)
+    assert blocked("k") is None
+
+
+def test_a_pause_ends_at_some_time(
+    launch: Callable[..., Path], clock: Callable[[float], None]
+) -> None:
+    for _ in range(40):
+        launch(LOADING)
+        blocked("k")
+        clock(24 * 60 + 1)
+        assert blocked("k") is None
+    launch(LOADING)
+    assert blocked("k") is not None
+    clock(-48 * 60)  # a clock that was wrong
+    assert blocked("k") is None
+
+
+def test_a_start_that_failed_stays_handed_over(
+    launch: Callable[..., Path], clock: Callable[[float], None]
+) -> None:
+    launch("state=failed\nreason=loading the model: it gave up\n")
+    found = blocked("k")
+    clock(100 * 24 * 60)
+    assert blocked("k") == found is not None
 
 
 def test_a_start_that_went_well_in_between(launch: Callable[..., Path]) -> None:
