@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from .install.operations import Operation
 from .plan import HostRequest
@@ -79,6 +79,29 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class ModelWords:
+    """What a store says of a model, for those who serve it in the host's stead.
+
+    Attributes:
+        digest: 64 hexadecimal digits, the store's own name for this version of the model.
+        modified: when it last changed, seconds since 1970.
+        template: a Go template; shown, never rendered.
+        system: system message put first where a request has none.
+        parameters: Ollama's options that apply where a request does not say otherwise.
+        messages: turns put before those of a request.
+        licenses: texts.
+    """
+
+    digest: str
+    modified: float
+    template: str | None = None
+    system: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[Mapping[str, Any], ...] = ()
+    licenses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class HostModel:
     """A model under the name by which the host's users know it.
 
@@ -91,6 +114,7 @@ class HostModel:
         ctx: context the host would start it with, tokens.
         twin: the name is a twin: it runs on SR-HPM while its base stays stock.
         unfit: why our server cannot run it, in words; ``None`` when it can.
+        words: what the host's store says of it beside its files.
     """
 
     name: str
@@ -101,6 +125,7 @@ class HostModel:
     ctx: int | None = None
     twin: bool = False
     unfit: str | None = None
+    words: ModelWords | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +227,15 @@ class TakesOut(Protocol):
 
         ``None`` where it cannot be told; then both the file and its original are kept.
         """
+
+
+@runtime_checkable
+class ByHand(Host, Protocol):
+    """What a client may offer besides that is told an address in a form of its own."""
+
+    def by_hand(self) -> Steps:
+        """What the user is to do (``pick``), and what there is to know; no operations. Asked where
+        no copy is found that can be installed in."""
 
 
 @runtime_checkable

@@ -218,4 +218,5 @@ def _host_model(entry: Entry) -> HostModel:
         ctx=ctx if isinstance(ctx, int) and 0 < ctx < 1 << 27 else None,
         twin=twins.is_twin(entry),
         unfit=entry.unfit,
+        words=entry.words,
     )

@@ -10,15 +10,18 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from srhpm_plugin.untrusted import inside, items, read_json, text
+from srhpm_plugin.host import ModelWords
+from srhpm_plugin.untrusted import inside, items, parse_json, read_bytes, read_json, text
 
 from .names import Name
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _KIND = "application/vnd.ollama.image."
+_WORDS = ("template", "prompt", "system", "params", "messages", "license")
 _MOST_LAYERS = 4096  # safetensors models have a layer for each tensor
 _MOST_MANIFESTS = 10_000
 _MOST_JSON = 1 << 20
@@ -42,6 +45,7 @@ class Entry:
         params: its ``PARAMETER`` lines.
         unfit: why no llama-server can run it here; ``None`` when one can.
         damaged: ``unfit`` says what is wrong with the store.
+        words: the rest of what the store says of it.
     """
 
     name: Name
@@ -53,6 +57,7 @@ class Entry:
     params: Mapping[str, Any] = field(default_factory=dict)
     unfit: str | None = None
     damaged: bool = False
+    words: ModelWords | None = None
 
     @property
     def same_as(self) -> tuple[object, ...]:
@@ -138,6 +143,7 @@ class Store:
             projector=found["projector"][0] if "projector" in found else None,
             adapters=tuple(found.get("adapter", ())),
             params=self._params(found.get("params", ())),
+            words=self._words(path, layers),
         )
 
     def _config(self, layer: object) -> Mapping[str, Any]:
@@ -158,8 +164,38 @@ class Store:
             found.setdefault(kind, []).append(path)
         return found
 
+    def _words(self, manifest: Path, layers: Any) -> ModelWords | None:
+        """What is not in files of its own to the server. A store that is damaged here can still be
+        run from."""
+        try:
+            said = {kind: self._texts(layers, kind) for kind in _WORDS}
+            raw, modified = read_bytes(manifest, _MOST_JSON), manifest.stat().st_mtime
+            messages = [parse_json(one) for one in said["messages"]]
+            params = [parse_json(one) for one in said["params"]]
+        except (Damaged, OSError, ValueError):
+            return None
+        turns = messages[-1] if messages and isinstance(messages[-1], list) else ()
+        options = params[-1] if params and isinstance(params[-1], dict) else {}
+        return ModelWords(
+            digest=sha256(raw).hexdigest(),
+            modified=modified,
+            template=_last(said["template"] or said["prompt"]),
+            system=_last(said["system"]),
+            parameters=options,
+            messages=tuple(turn for turn in turns if isinstance(turn, dict)),
+            licenses=tuple(one.decode("utf-8", "replace") for one in said["license"]),
+        )
+
+    def _texts(self, layers: Any, kind: str) -> list[bytes]:
+        digests = (text(la, "digest") for la in layers if text(la, "mediaType") == _KIND + kind)
+        return [read_bytes(self.blob(digest or ""), _MOST_JSON) for digest in digests]
+
     def _params(self, blobs: Any) -> Mapping[str, Any]:
         return _json(blobs[-1], "parameters") if blobs else {}
+
+
+def _last(found: list[bytes]) -> str | None:
+    return found[-1].decode("utf-8", "replace") if found else None
 
 
 def _stays_in(root: Path, path: Path) -> bool:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..errors import UserError
+from ..host import ModelWords
 from ..planner.hosted import Hosted, hosted
 from ..planner.names import repository, short_name
 from ..planner.sources import survey
@@ -149,18 +150,23 @@ def _free_name(path: Path, taken: set[str]) -> str:
 def _of_host(one: Hosted, name: str) -> ServedModel:
     model = one.model
     extra = (model.drafter, model.mmproj, *model.adapters)
-    blob = _BLOB.fullmatch(model.path.name)
+    words = model.words or ModelWords(_digest(model.path), _modified(model.path))
     return ServedModel(
         name=name,
         path=model.path,
         origin=one.host,
-        digest=blob[1] if blob else _stamp(model.path),
+        digest=words.digest,
         nbytes=sum(model_bytes(path) for path in (model.path, *extra) if path is not None),
-        modified=_modified(model.path),
+        modified=_time(words.modified),
         drafter=model.drafter,
         mmproj=model.mmproj,
         adapters=model.adapters,
         ctx=model.ctx,
+        template=words.template,
+        system=words.system,
+        parameters=words.parameters,
+        messages=words.messages,
+        licenses=words.licenses,
         unfit=model.unfit,
     )
 
@@ -172,7 +178,7 @@ def _of_file(path: Path, name: str) -> ServedModel:
         origin=FILES,
         digest=_stamp(path),
         nbytes=model_bytes(path),
-        modified=_modified(path),
+        modified=_time(_modified(path)),
     )
 
 
@@ -186,8 +192,20 @@ def _stamp(path: Path) -> str:
     return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _modified(path: Path) -> datetime:
+def _digest(path: Path) -> str:
+    blob = _BLOB.fullmatch(path.name)
+    return blob[1] if blob else _stamp(path)
+
+
+def _modified(path: Path) -> float:
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _time(seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc)
     except (OSError, ValueError, OverflowError):
         return datetime.fromtimestamp(0, timezone.utc)

@@ -15,7 +15,7 @@ import pytest
 from serve_parts import served
 
 from srhpm_plugin.errors import UserError
-from srhpm_plugin.host import HostModel
+from srhpm_plugin.host import HostModel, ModelWords
 from srhpm_plugin.planner.hosted import Hosted
 from srhpm_plugin.serve import catalog as module
 from srhpm_plugin.serve.catalog import ModelCatalog
@@ -90,6 +90,24 @@ def test_names_of_hosts_and_files(machine: Machine, catalog: ModelCatalog) -> No
     assert names["jan/qwen3:latest"].nbytes == 6 and len(names["jan/qwen3:latest"].digest) == 64
     assert names["Tiny-Q4"].digest != names["two/Tiny-Q4"].digest
     assert catalog.troubles == ("jan cannot be asked",)
+
+
+def test_what_a_store_says_of_its_model(machine: Machine, catalog: ModelCatalog) -> None:
+    words = ModelWords(
+        "b" * 64,
+        1e9,
+        template="{{ .Prompt }}",
+        system="Be brief.",
+        parameters={"temperature": 0.1},
+        messages=({"role": "user", "content": "hi"},),
+        licenses=("MIT",),
+    )
+    machine.hosts = [Hosted("ollama", HostModel("a:latest", machine.file("a"), words=words))]
+    (model,) = catalog.all()
+    assert (model.digest, model.modified.timestamp()) == ("b" * 64, 1e9)
+    assert (model.template, model.system) == ("{{ .Prompt }}", "Be brief.")
+    assert model.parameters == {"temperature": 0.1} and model.licenses == ("MIT",)
+    assert model.messages == ({"role": "user", "content": "hi"},)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -38,6 +39,33 @@ def test_everything_a_model_can_have(shelf: Shelf) -> None:
         assert path is not None
         assert path.read_bytes() == content
     assert entry.params == params
+
+
+def test_what_the_store_says_of_a_model(shelf: Shelf) -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    manifest = shelf.add(
+        "mario:latest",
+        b"GGUF",
+        {"temperature": 0.5},
+        template=b"{{ .Prompt }}",
+        system="Vi är bröder.".encode(),
+        messages=json.dumps(turns).encode(),
+        license=b"MIT",
+    )
+    words = entries(shelf)["mario:latest"].words
+    assert words is not None
+    assert words.digest == hashlib.sha256(manifest.read_bytes()).hexdigest()
+    assert words.modified == manifest.stat().st_mtime
+    assert (words.template, words.system) == ("{{ .Prompt }}", "Vi är bröder.")
+    assert words.parameters == {"temperature": 0.5} and words.messages == (turns[0],)
+    assert words.licenses == ("MIT",)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[1, 2", b"\xff"])
+def test_words_that_cannot_be_read_keep_no_model_from_running(shelf: Shelf, damage: bytes) -> None:
+    shelf.add("a:latest", b"GGUF", messages=damage)
+    entry = entries(shelf)["a:latest"]
+    assert entry.unfit is None and entry.words is None
 
 
 @pytest.mark.parametrize(
