@@ -39,10 +39,10 @@ OLLAMA = (
 )
 LM_STUDIO = (
     "--model MODEL --host 127.0.0.1 --port 41343 --api-key K --verbosity 3 --no-webui --jinja "
-    "--ctx-size 8192 --n-gpu-layers 0 --n-cpu-moe 0 --main-gpu 0 --split-mode layer "
-    "--ctx-checkpoints 32 --batch-size 512 --ubatch-size 512 --threads 6 --parallel 4 "
-    "--cache-type-k q8_0 --cache-type-v q8_0 --flash-attn on --kv-offload --kv-unified "
-    "--load-mode mmap+mlock "
+    "--ctx-size 8192 --n-gpu-layers 0 --n-cpu-moe 0 --main-gpu 0 --tensor-split 1,0 "
+    "--split-mode layer --ctx-checkpoints 32 --batch-size 512 --ubatch-size 512 --threads 6 "
+    "--parallel 4 --cache-type-k q8_0 --cache-type-v q8_0 --flash-attn on --kv-offload "
+    "--kv-unified --load-mode mmap+mlock "
 )
 JAN = (
     "--no-webui --jinja -m MODEL -a some-model --port 3000 -ngl 100 --threads 4 --batch-size 2048 "

@@ -131,11 +131,19 @@ class Child:
                 pytest.fail("exited before becoming healthy: " + "\n".join(self.lines[-20:]))
             try:
                 if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                    self._catch_up()
                     return
             except httpx.HTTPError:
                 pass
             time.sleep(0.05)
         pytest.fail("not healthy: " + "\n".join(self.lines[-20:]))
+
+    def _catch_up(self) -> None:
+        """What it said up to now may still be on its way: until nothing comes any more."""
+        seen = -1
+        while seen != len(self.lines):
+            seen = len(self.lines)
+            time.sleep(0.2)
 
     def ended(self, seconds: float = 60.0) -> int:
         """Waits until it has ended and all it said is in ``lines``; its exit code."""

@@ -54,7 +54,7 @@ class App:
             "--jinja --ctx-size 2048 "
             "--n-gpu-layers 0 --n-cpu-moe 0 --main-gpu 0 --split-mode layer --ctx-checkpoints 32 "
             "--batch-size 512 --ubatch-size 512 --threads 2 --parallel 2 --cache-type-k f16 "
-            "--cache-type-v f16 --flash-attn on --kv-offload --kv-unified --load-mode mmap"
+            "--cache-type-v f16 --flash-attn on --kv-offload --kv-unified --load-mode mmap+mlock"
         )
         return ["--model", str(self.home / "models" / FILE), *line.split(), *more]
 
@@ -110,7 +110,7 @@ def test_its_own_speculation_is_kept(
             "--spec-draft-p-min", "0.75", "--spec-draft-model", str(smollm2))  # fmt: skip
     child = start(app.runtime(), app.arguments(*more))
     child.wait_healthy(app.url)
-    said = next(line for line in child.lines if "speculation on" in line)
+    said = child.wait_for(["speculation on"])
     assert "draft-simple" in said
     assert "up to 4" in said
     assert chat(app.url, app.key)["timings"]["draft_n"] > 0
