@@ -26,6 +26,7 @@ GROUP = "srhpm_plugin.v1"
 BUILTINS = (
     "srhpm_plugin.backends.srhpm",
     "srhpm_plugin.backends.stock",
+    "srhpm_plugin.integrations.clients",
     "srhpm_plugin.integrations.jan",
     "srhpm_plugin.integrations.lemonade",
     "srhpm_plugin.integrations.llamaserver",

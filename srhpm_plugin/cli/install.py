@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import printable
-from ..host import Mode
+from ..host import Host, Mode, Steps
 from ..plugins import plugins
 from ._hosts import absolute, find_one, host_options
 
@@ -32,6 +32,10 @@ def command(*, name: str, path: str | None, mode: Mode, dry_run: bool, as_json: 
 
     host = plugins().host(name)
     given = absolute(path)
+    by_hand = getattr(host, "by_hand", None)
+    if by_hand is not None and not any(copy.installable for copy in host.find(given)):
+        _show_by_hand(host, by_hand(), as_json)
+        return
     found = find_one(host, given)
     typed = ["install", "--host", name]
     typed += ["--path", str(given)] if given else []
@@ -43,6 +47,16 @@ def command(*, name: str, path: str | None, mode: Mode, dry_run: bool, as_json: 
         click.echo(json.dumps(report, indent=2))
     else:
         _show(host.title, report)
+
+
+def _show_by_hand(host: Host, steps: Steps, as_json: bool) -> None:
+    """Nothing is installed: the user tells the client where to ask."""
+    if as_json:
+        said = {"host": host.name, "by_hand": list(steps.pick), "notes": list(steps.notes)}
+        click.echo(json.dumps(said, indent=2))
+        return
+    for line in (*steps.pick, *(f"note: {note}" for note in steps.notes)):
+        click.echo(printable(line))
 
 
 def _report(job: Any, result: Any, dry_run: bool) -> dict[str, Any]:
