@@ -141,6 +141,7 @@ class Predicted:
         pass_ms: one verify pass, milliseconds.
         acceptance: expected accepted / drafted.
         basis: where the numbers come from.
+        source: the same in words; ``None`` where the basis says all.
     """
 
     tok_s: float | None = None
@@ -148,6 +149,7 @@ class Predicted:
     pass_ms: float | None = None
     acceptance: float | None = None
     basis: Literal["measured", "calibrated", "estimated"] = "estimated"
+    source: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ..planner.headers import read_header
 from ..planner.hosted import label
 from ..planner.kind import wanted_ctx
 from ..planner.make import make_plan
+from ..planner.measured import plan_key
 from ..planner.memory import CPU
 from ..planner.room import reserve
 from ..planner.sources import known_models
@@ -269,8 +270,9 @@ def _packed(plan: LaunchPlan) -> bool:
 
 def _rests_on(plan: LaunchPlan) -> str:
     """What the expectation of a gain rests on, in words."""
-    if plan.predicted.tok_s is not None:
-        return f"{plan.predicted.tok_s:.1f} tok/s predicted ({plan.predicted.basis})"
+    ours, stock = plan.predicted.tok_s, plan.predicted.stock_tok_s
+    if ours is not None and stock is not None:
+        return f"{ours:.1f} tok/s predicted against {stock:.1f} ({plan.predicted.basis})"
     parts = []
     if plan.kind in ("srhpm", "moe") and _packed(plan):
         parts.append("our kernels for weights in RAM")
@@ -295,19 +297,22 @@ def _answer(
     over_one_context = slots.left_open(said) and plan.parallel > 1
     argv = (*start.argv, slots.SHARED) if over_one_context else start.argv
     plan = replace(plan, argv=argv, env=start.env)
-    if not overruled and words.host_speculates(said):
+    speculates = not overruled and words.host_speculates(said)
+    if speculates:
         columns = str(host_columns(plan, said))
         if "SRHPM_EXACT" in plan.env and int(columns) > int(plan.env["SRHPM_EXACT"]):
             plan = replace(plan, env={**plan.env, "SRHPM_EXACT": columns})
         facts["drafter"] = "the host's own"
-    uses_gpu = any(use.device != CPU for use in plan.memory)
+    placed_by_host = places_itself(said) and any(use.device != CPU for use in plan.memory)
+    # What is measured where the host decides is not the plan's.
+    facts["plan"] = None if speculates or placed_by_host else plan_key(plan)
     answer = merge(
         plan,
         said,
         known.table,
         known.call.env,
         overruled=overruled,
-        placed_by_host=uses_gpu and places_itself(said),
+        placed_by_host=placed_by_host,
     )
     # How the host wants to be told of a failed load (native/overlay/common/srhpm-startup.h).
     if form := known.call.note.facts.get("startup_error"):

@@ -113,7 +113,8 @@ def _plan_lines(plan: LaunchPlan) -> list[str]:
         lines.append("speed: not measured")
     else:
         stock = f", stock {p.stock_tok_s:.1f}" if p.stock_tok_s is not None else ""
-        lines.append(f"speed: {p.tok_s:.1f} tokens/s{stock} ({p.basis})")
+        source = f": {p.source}" if p.source else ""
+        lines.append(f"speed: {p.tok_s:.1f} tokens/s{stock} ({p.basis}{source})")
     return lines
 
 

@@ -16,6 +16,8 @@ from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
 from srhpm_plugin.host import HandOver, HostCall, HostModel, Installation, Translated
 from srhpm_plugin.plan import HostRequest, Predicted
+from srhpm_plugin.planner import make_plan
+from srhpm_plugin.planner.measured import plan_key
 from srhpm_plugin.plugins import plugins
 
 Decide = Callable[..., Any]
@@ -464,6 +466,18 @@ def test_a_prediction_decides(
     made = decided("-m", coarse)
     assert made.kind == kind
     assert f"{ours:.1f} tok/s" in made.reason
+
+
+def test_the_plan_that_is_measured(decided: Decide, coarse: Path, real_server: Path) -> None:
+    """A start is a start of the plan that `plan` makes, whatever context and slots the host asks
+    for; not where the host drafts by itself or says something else that the plan has."""
+    asked = ["-m", coarse, "-c", "1024", "-np", "2", "--port", "7"]
+    made = decided(*asked)
+    plan = make_plan(HostRequest(coarse, draft="ngram"), command=False)
+    assert made.record["plan"] == plan_key(plan) is not None
+    more = str(plan.threads + 1)
+    assert decided(*asked, "-t", more).record["plan"] not in (None, made.record["plan"])
+    assert decided(*asked, "--spec-type", "ngram-mod").record["plan"] is None
 
 
 def test_the_host_has_a_gpu_that_we_have_not(

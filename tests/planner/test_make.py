@@ -30,7 +30,7 @@ PARTS = {
     "draft": {"type", "path", "n_min", "n_max", "p_min"},
     "placement": {"device", "layers", "bytes"},
     "memory": {"device", "weights", "kv", "compute", "draft", "rollback", "total", "free"},
-    "predicted": {"tok_s", "stock_tok_s", "pass_ms", "acceptance", "basis"},
+    "predicted": {"tok_s", "stock_tok_s", "pass_ms", "acceptance", "basis", "source"},
 }
 
 
