@@ -168,10 +168,9 @@ class _Transport(httpx.AsyncHTTPTransport):
     """Says how the server ended where httpx would only say that a connection broke."""
 
     def __init__(self, process: Process) -> None:
-        # llama-server closes an idle connection after 5 seconds: none is used again by then.
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=8, keepalive_expiry=3.0
-        )
+        # No connection is used twice: llama-server closes one after each stream without having
+        # said so, and a request sent just then gets no answer.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         super().__init__(trust_env=False, limits=limits)
         self._process = process
 
