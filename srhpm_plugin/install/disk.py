@@ -139,7 +139,7 @@ def copy_attributes(source: Path, path: Path) -> None:
 
 
 def _attributes(path: Path) -> dict[str, bytes]:
-    found = {}
+    found: dict[str, bytes] = {}
     if sys.platform == "linux":
         with suppress(OSError):
             for name in os.listxattr(path, follow_symlinks=False):
@@ -226,8 +226,13 @@ def link(source: Path, path: Path) -> None:
 def keep(path: Path, name: Path, temp: Path) -> bool:
     """Gives a file that is about to be replaced a second name: a link, or else a copy made through
     ``temp`` that differs in nothing. False: neither can be, and only moving it away is left."""
-    if sys.platform == "win32" or kind(path) != "file":
-        return False  # Windows lets nobody replace a program that runs, but move it away
+    # Windows lets nobody replace a program that runs, but move it away.
+    if sys.platform != "win32" and kind(path) == "file":
+        return _second_name(path, name, temp)
+    return False
+
+
+def _second_name(path: Path, name: Path, temp: Path) -> bool:
     try:
         link(path, name)
         return True
