@@ -24,7 +24,8 @@ from srhpm_plugin.host import (
 from srhpm_plugin.install.operations import Call, Operation
 from srhpm_plugin.plan import HostRequest
 
-from . import api, pinned, twins
+from . import api, older, pinned, twins
+from . import service as service_module
 from .layout import KEPT, Tree, trees, version_of
 from .names import TWIN
 from .service import Service, service_of
@@ -33,7 +34,7 @@ from .translate import translate
 
 NAME = "ollama"
 _FIRST = (0, 30)  # the first version that starts a llama-server
-_SERVE = "upgrade Ollama, or use `srhpm-plugin launch MODEL --run`"
+_SERVE = f"upgrade Ollama, or {older.BY_HAND}"
 
 
 class Ollama:
@@ -53,15 +54,19 @@ class Ollama:
         """Copies in the places of Ollama's installers and on PATH, or at ``path``."""
         for tree in trees(path):
             version = version_of(tree)
-            why_not = _why_not(tree, version)
             service = service_of(tree.program)
+            front = _is_older(tree, version) and older.moves(service)
+            why_not = None if front else _why_not(tree, version)
+            how = f"in place of {tree.server}, which is kept"
+            if front:
+                how = "in front of it, which moves to another port"
             yield Installation(
                 host=NAME,
                 root=tree.lib,
                 version=version,
                 installable=why_not is None,
-                how=why_not or f"in place of {tree.server}, which is kept",
-                facts=_facts(tree, service),
+                how=why_not or how,
+                facts={**_facts(tree, service), **({older.FACT: "yes"} if front else {})},
                 user=service.user if service else None,
             )
 
@@ -73,6 +78,8 @@ class Ollama:
         """
         if not found.installable:
             raise UserError(f"cannot install in the Ollama at {found.root}", found.how)
+        if older.FACT in found.facts:
+            return older.steps(found, tools, mode, service_module.FOLDERS[0])
         tree = _tree(found)
         operations: list[Operation] = [
             *dropin_files(tree.server, NAME, Path(KEPT), tools, mode, in_place=True)
@@ -91,7 +98,10 @@ class Ollama:
         return Steps(tuple(operations), pick, (*notes, *said))
 
     def registered(self, found: Installation) -> bool:
-        """The drop-in, its note and Ollama's own server lie where they belong."""
+        """The drop-in, its note and Ollama's own server lie where they belong; or we stand in front
+        of one that has no server."""
+        if older.FACT in found.facts:
+            return older.registered(service_module.FOLDERS[0])
         tree = _tree(found)
         try:
             note = Note.parse(Note.path_for(tree.server).read_bytes())
@@ -126,9 +136,15 @@ def _why_not(tree: Tree, version: str | None) -> str | None:
         )
     if tree.server.is_file():
         return None
-    if version is not None and _number(version) < _FIRST:
+    if _is_older(tree, version):
         return f"Ollama {version} starts no llama-server, as 0.30 and later do: {_SERVE}"
     return f"there is no {tree.server}: Ollama before 0.30 has none; {_SERVE}"
+
+
+def _is_older(tree: Tree, version: str | None) -> bool:
+    if tree.app is not None or tree.server.is_file() or version is None:
+        return False
+    return _number(version) < _FIRST
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ def test_an_old_one_says_why_not(tmp_path: Path, copy: Copy, version: str) -> No
     assert not found.installable
     assert version in found.how
     assert "0.30" in found.how
-    assert "srhpm-plugin launch MODEL --run" in found.how
+    assert "srhpm-plugin serve --front" in found.how
 
 
 @needs_sh
