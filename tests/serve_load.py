@@ -300,7 +300,10 @@ def main() -> None:
         outcome = asyncio.run(work)
         below = servers(host)
     _, alive = psutil.wait_procs(below, timeout=5)
-    print(json.dumps({**asdict(outcome), "left_behind": len(alive)}, indent=2))
+    said = {**vars(outcome), "left_behind": len(alive)}
+    for name in ("before", "after"):
+        said[name] = asdict(said[name])
+    print(json.dumps(said, indent=2))
 
 
 if __name__ == "__main__":

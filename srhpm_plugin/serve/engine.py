@@ -55,6 +55,7 @@ class Process:
         self._ended = asyncio.Event()
         self._stop = threading.Event()
         self._look = threading.Event()
+        self._told = False
         self._server: Server | None = None
         self._http: httpx.AsyncClient | None = None
         # Other programs of this machine shall not use it behind our back.
@@ -112,7 +113,8 @@ class Process:
         try:
             await asyncio.to_thread(server.check, _GRACE_S)
         except UserError as error:
-            self._look.set()
+            # Known at once, lest who waits is sent to it, too.
+            self._failed(error)
             return error.line()
         return None
 
@@ -160,7 +162,9 @@ class Process:
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # seen, also when nobody waits any more
-        elif not self._stop.is_set():
+        elif not (self._stop.is_set() or self._told):
+            self._told = True
+            self._look.set()
             self._on_end(error.line())
 
 

@@ -173,7 +173,7 @@ class _Server(uvicorn.Server):
 def _logged() -> Iterator[None]:
     """Faults go to a file of limited size, not to the user's terminal."""
     folder = home.cache_dir() / "logs"
-    loggers = [logging.getLogger(name) for name in ("uvicorn", "srhpm_plugin")]
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "asyncio", "srhpm_plugin")]
     handler: logging.Handler = logging.NullHandler()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
