@@ -29,6 +29,7 @@ from srhpm_plugin.install.linked import linked
 from srhpm_plugin.install.operations import CopyFile, MakeFolder, Operation
 from srhpm_plugin.plan import HostRequest
 
+from ..clients import address, forms
 from . import models as _models
 from .places import (
     BACKENDS,
@@ -44,10 +45,7 @@ from .places import (
 
 _FIRST, _LAST = (0, 6, 6), (0, 8, 4)
 _ORIGINAL = ".srhpm-original"
-_PROVIDER = (
-    "type `srhpm-plugin launch MODEL --port 8080 --run` and add http://localhost:8080/v1 in Jan: "
-    "Settings > Model Providers > Add Provider"
-)
+_PROVIDER = "type srhpm-plugin install --host jan, which says how it is told our address"
 
 
 class Jan:
@@ -97,6 +95,13 @@ class Jan:
                 'Switch off "Auto update engine" there, or Jan may choose another backend.',
             ),
         )
+
+    def by_hand(self) -> Steps:
+        """See :class:`srhpm_plugin.host.ByHand`: a provider, which every version has."""
+        url = address.url()
+        trouble = address.trouble(url)
+        notes = ("from 0.8.5 on Jan starts no llama-server: this way it has SR-HPM's models",)
+        return Steps((), forms.filled(forms.JAN, url), (*notes, *([trouble] if trouble else [])))
 
     def registered(self, found: Installation) -> bool:
         return _ours(found.root) is not None
