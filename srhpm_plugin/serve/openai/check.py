@@ -7,6 +7,7 @@ Checked is what would otherwise cost a load, or ask for what a request may not h
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,20 @@ _LONGEST_NAME = 1024
 
 # A slot is the scheduler's to give; what comes back is not a client's to shape.
 _NOT_THEIRS = ("id_slot", "response_fields")
+
+_NUMBERS: Mapping[str, type | types.UnionType] = {
+    "max_tokens": int,
+    "max_completion_tokens": int,
+    "max_output_tokens": int,
+    "n": int,
+    "seed": int,
+    "top_k": int,
+    "temperature": int | float,
+    "top_p": int | float,
+    "min_p": int | float,
+    "presence_penalty": int | float,
+    "frequency_penalty": int | float,
+}
 
 _MOST_DEPTH = 256  # of JSON within JSON: far more than any schema has, far less than a stack
 
@@ -39,11 +54,34 @@ def parse(raw: bytes) -> Body:
     model = body.get("model")
     if not isinstance(model, str) or not 0 < len(model.strip()) <= _LONGEST_NAME:
         raise Problem(400, "model is required: see /v1/models for their names", param="model")
-    if not isinstance(body.get("stream") or False, bool):
+    if not isinstance(body.get("stream"), bool | None):
         raise Problem(400, "stream must be true or false", param="stream")
+    for name, kinds in _NUMBERS.items():
+        value = body.get(name)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            what = "a whole number" if kinds is int else "a number"
+            raise Problem(400, f"{name} must be {what}", param=name)
+    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+        if body.get(name) is not None and body[name] < 1:
+            raise Problem(400, f"{name} must be at least 1", param=name)
+    if not _texts(body.get("stop")):
+        raise Problem(400, "stop must be a text or a list of texts", param="stop")
     for name in _NOT_THEIRS:
         body.pop(name, None)
     return body
+
+
+def _parts(value: object) -> bool:
+    """A text, or a list of objects that say what they are; or nothing."""
+    if isinstance(value, list):
+        return all(isinstance(part, dict) for part in value)
+    return isinstance(value, str | None)
+
+
+def _texts(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    return isinstance(value, str | None)
 
 
 def messages(body: Body) -> None:
@@ -52,12 +90,17 @@ def messages(body: Body) -> None:
     Raises:
         Problem: it is none, or it names pictures elsewhere than in itself.
     """
+    if not _parts(body.get("system")):  # of Anthropic's
+        raise Problem(400, "system must be a text or a list of parts", param="system")
     said = body.get("messages")
     if not isinstance(said, list) or not said:
         raise Problem(400, "messages must be a list with at least one message", param="messages")
     for i, message in enumerate(said):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise Problem(400, "a message is an object with a role", param=f"messages[{i}]")
+        if not _parts(message.get("content")):
+            what = "a message's content is a text or a list of parts"
+            raise Problem(400, what, param=f"messages[{i}]")
         _no_addresses(message.get("content"), f"messages[{i}]")
 
 
@@ -67,8 +110,9 @@ def prompt(body: Body) -> None:
     Raises:
         Problem: it is neither text nor tokens.
     """
-    if not isinstance(body.get("prompt"), str | list):
-        raise Problem(400, "prompt must be a text or a list", param="prompt")
+    said = body.get("prompt")
+    if not isinstance(said, str) and not _list_of_texts_or_tokens(said):
+        raise Problem(400, "prompt must be a text, texts, tokens or lists of them", param="prompt")
 
 
 def texts(body: Body) -> None:
@@ -77,8 +121,25 @@ def texts(body: Body) -> None:
     Raises:
         Problem: it is neither text nor tokens, or empty.
     """
-    if not isinstance(body.get("input"), str | list) or not body["input"]:
-        raise Problem(400, "input must be a text or a list of texts", param="input")
+    said = body.get("input")
+    empty = said == "" or (isinstance(said, list) and "" in said)
+    if empty or (not isinstance(said, str) and not _list_of_texts_or_tokens(said)):
+        raise Problem(400, "input must be a text, texts, tokens or lists of them", param="input")
+
+
+def _list_of_texts_or_tokens(value: object) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    texts = all(isinstance(item, str) for item in value)
+    return texts or _tokens(value) or all(_tokens(item) for item in value)
+
+
+def _tokens(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value)
+    )
 
 
 def turns(body: Body) -> None:
@@ -88,8 +149,10 @@ def turns(body: Body) -> None:
         Problem: it is none, or builds on an answer that nobody keeps.
     """
     said = body.get("input")
-    if not isinstance(said, str | list) or not said:
+    if not said or not _parts(said):
         raise Problem(400, "input must be a text or a list of items", param="input")
+    if not isinstance(body.get("instructions"), str | None):
+        raise Problem(400, "instructions must be a text", param="instructions")
     if body.get("previous_response_id") is not None:
         raise Problem(
             400,
