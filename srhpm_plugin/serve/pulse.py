@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _WINDOW = 5.0  # seconds: long enough to be steady, short enough to be now
 
@@ -25,6 +25,10 @@ class Pulse:
         beats = self._beats.setdefault(model, deque())
         beats.append((self._now(), tokens))
         self._forget(beats)
+
+    def models(self) -> Sequence[str]:
+        """The names that were counted."""
+        return tuple(self._beats)
 
     def tok_s(self, model: str) -> float | None:
         """Tokens per second, all answers together; ``None`` where nothing passes."""

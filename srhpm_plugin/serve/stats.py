@@ -153,6 +153,27 @@ class ModelStats:
         )
 
 
+def sum_of(parts: Sequence[ModelStats]) -> ModelStats:
+    """Several as one; the last speed is that of the last that has one."""
+    whole = ModelStats()
+    for one in parts:
+        outcomes = {**whole.requests, **one.requests}
+        both = {k: whole.requests.get(k, 0) + one.requests.get(k, 0) for k in outcomes}
+        whole = ModelStats(
+            requests=both,
+            seconds=whole.seconds + one.seconds,
+            cached_tokens=whole.cached_tokens + one.cached_tokens,
+            prompt_tokens=whole.prompt_tokens + one.prompt_tokens,
+            prompt_ms=whole.prompt_ms + one.prompt_ms,
+            tokens=whole.tokens + one.tokens,
+            decode_ms=whole.decode_ms + one.decode_ms,
+            drafted=_added(whole.drafted, one.drafted),
+            accepted=_added(whole.accepted, one.accepted),
+            last_tok_s=one.last_tok_s or whole.last_tok_s,
+        )
+    return whole
+
+
 def _added(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     most = max(len(a), len(b))
     return tuple(sum(s[i] for s in (a, b) if i < len(s)) for i in range(most))

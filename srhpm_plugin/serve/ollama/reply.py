@@ -116,6 +116,7 @@ class Reply(Response):
         try:
             async with aclosing(self._records) as records:
                 async for record in records:
+                    self._account.stats.pulse.beat(self._account.model)
                     if self._fold is None:
                         await lines.send(record)
                     else:

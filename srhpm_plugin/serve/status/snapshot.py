@@ -13,7 +13,7 @@ from ...plan import LaunchPlan
 from ...planner.hosted import label
 from ..app import Parts
 from ..interfaces import Loaded, ServedModel
-from ..stats import ModelStats
+from ..stats import ModelStats, sum_of
 from .plans import Plans
 
 CPU = "CPU"
@@ -59,7 +59,7 @@ def _loaded(one: Loaded, parts: Parts) -> dict[str, Any]:
         "active": one.active,
         "slots": one.busy_limit,
         "restarts": one.restarts,
-        "tok_s_now": parts.stats.pulse.tok_s(name),
+        "tok_s_now": _speed_now(name, parts),
         "tok_s_last": sums.last_tok_s,
         "tok_s_mean": sums.tok_s,
         "predicted": one.plan.predicted.tok_s,
@@ -69,8 +69,22 @@ def _loaded(one: Loaded, parts: Parts) -> dict[str, Any]:
     }
 
 
+def _same(a: str, b: str) -> bool:
+    """Whether two names are one model's: clients leave ``:latest`` and capitals out."""
+    short = (name.casefold().removesuffix(":latest") for name in (a, b))
+    return next(short) == next(short)
+
+
 def _stats_of(name: str, parts: Parts) -> ModelStats:
-    return parts.stats.models().get(name, ModelStats())
+    found = [sums for model, sums in parts.stats.models().items() if _same(model, name)]
+    return sum_of(found)
+
+
+def _speed_now(name: str, parts: Parts) -> float | None:
+    pulse = parts.stats.pulse
+    speeds = [pulse.tok_s(model) for model in pulse.models() if _same(model, name)]
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) if known else None
 
 
 def _plan(plan: LaunchPlan) -> dict[str, Any]:

@@ -202,6 +202,16 @@ def test_tokens_that_stream_now_are_counted(
     assert "tokens/s now" in Page(client.get("/srhpm").text).text
 
 
+def test_a_models_names_count_together(
+    client: httpx.Client, busy: Parts, catalog: FakeCatalog
+) -> None:
+    """Clients say it with and without ``:latest``."""
+    short = catalog.models[0].name.removesuffix(":latest").upper()
+    busy.stats.finished(finished(short, "/api/chat", TIMINGS))
+    one = client.get("/srhpm.json").json()["loaded"][0]
+    assert (one["drafted"], one["accepted"], one["tok_s_mean"]) == ([4, 4], [4, 2], 100.0)
+
+
 def test_live_can_be_paused(client: httpx.Client) -> None:
     assert 'http-equiv="refresh"' in client.get("/srhpm").text
     assert 'http-equiv="refresh"' not in client.get("/srhpm?live=off").text
