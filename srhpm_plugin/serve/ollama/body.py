@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from starlette.requests import Request
 
@@ -15,6 +16,7 @@ _MOST_ITEMS: Final = 1 << 16
 _NAME: Final = 512
 """Longest name of a model, role or tool, in characters."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LARGE: Final = 1 << 20
 _WORDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
 
@@ -25,17 +27,27 @@ async def read_body(request: Request) -> Fields:
         ApiError: 400, there is none.
     """
     raw = await request.body()
+    if len(raw) > _LARGE:  # pictures: others are answered meanwhile
+        return await asyncio.to_thread(_parsed, raw)
+    return _parsed(raw)
+
+
+def _parsed(raw: bytes) -> Fields:
     if not raw.strip():
         raise ApiError(400, "missing request body")
     try:
-        data = json.loads(raw)
+        data = json.loads(raw, parse_constant=_no_number)
+        if isinstance(data, dict) and _SURROGATE.search(raw):
+            data = _mended(data)  # halves of a pair are no text and cannot be sent on
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the request is no JSON: {error}") from None
     if not isinstance(data, dict):
         raise ApiError(400, "the request must be a JSON object")
-    if _SURROGATE.search(raw):  # halves of a pair are no text and cannot be sent on
-        data = _mended(data)
     return Fields(data)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _mended(value: Any) -> Any:

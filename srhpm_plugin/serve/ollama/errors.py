@@ -90,6 +90,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, httpx.TransportError):
         why = str(error) or "its server ended"
         return ApiError(500, f"an error was encountered while running the model: {why}; ask again")
+    if isinstance(error, RecursionError):
+        return ApiError(400, "the request is nested too deeply")
     if isinstance(error, OSError):
         return ApiError(500, f"{error.strerror or error}: free some space, or check the disk")
     _log.error("a request failed", exc_info=error)

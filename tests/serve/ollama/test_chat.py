@@ -112,14 +112,18 @@ def test_the_store_comes_before_defaults_and_the_request_before_the_store(
     assert scheduler.leases[-1][1].ctx == 9
 
 
-@pytest.mark.parametrize(
-    ("said", "seconds"), [("10m", 600.0), (30, 30.0), (-1, -1.0), ("-1m", -1.0), (None, None)]
-)
-def test_keep_alive_in_all_its_forms(
-    client: httpx.Client, scheduler: FakeScheduler, said: Any, seconds: float | None
-) -> None:
-    whole(client, keep_alive=said)
-    assert scheduler.leases[-1][2] == seconds
+def test_keep_alive_in_all_its_forms(client: httpx.Client, scheduler: FakeScheduler) -> None:
+    for said, seconds in (
+        ("10m", 600.0),
+        ("1h30m", 5400.0),
+        (30, 30.0),
+        (-1, -1.0),
+        ("-1m", -1.0),
+        (0, 0.0),
+        (None, None),
+    ):
+        whole(client, keep_alive=said)
+        assert scheduler.leases[-1][2] == seconds
 
 
 def test_an_empty_conversation_loads_and_unloads(

@@ -7,9 +7,11 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import llm
 import ollama
 import pytest
@@ -159,6 +161,23 @@ def test_ollama_errors(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError, match="does not download models"):
         client.pull("nobody")
     assert client.pull("smol").status == "success"
+
+
+def test_hanging_up_frees_the_slot(client: ollama.Client, real_url: str) -> None:
+    options = {"num_predict": 2000, "temperature": 1}
+    for piece in client.generate("smol", "Tell a long story.", stream=True, options=options):
+        assert not piece.done
+        break
+
+    def active() -> int:
+        loaded = httpx.get(f"{real_url}/srhpm.json", trust_env=False).json()["loaded"]
+        return sum(one["active"] for one in loaded)
+
+    end = time.monotonic() + 5
+    while active() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert active() == 0
+    assert client.generate("smol", ASK, options=GREEDY).response
 
 
 # -- llm with llm-ollama ----------------------------------------------------------------------

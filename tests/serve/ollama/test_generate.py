@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 from serve_engine import TIMINGS, FakeEngine
 from serve_models import THINKING
 from serve_parts import FakeCatalog, FakeScheduler, served
@@ -143,42 +142,51 @@ def test_the_rendered_prompt_can_be_seen(client: httpx.Client) -> None:
     assert said["done"] is False
 
 
-@pytest.mark.parametrize(
-    ("body", "part"),
-    [
-        ({"model": 5}, "model must be a string"),
-        ({"model": "a\nb"}, "model must be a printable string"),
-        ({"model": ""}, "model is required"),
-        ({"prompt": 3}, "prompt must be a string"),
-        ({"stream": "yes"}, "stream must be true or false"),
-        ({"options": []}, "options must be an object"),
-        ({"options": {"top_k": "a"}}, 'option "top_k" must be of type integer'),
-        ({"options": {"temperature": 1e300}}, 'option "temperature" is out of range'),
-        ({"options": {"stop": [1]}}, 'option "stop" must be of an array of strings'),
-        ({"options": {"use_mmap": 1}}, 'option "use_mmap" must be of type boolean'),
-        ({"keep_alive": "soon"}, "keep_alive: no duration"),
-        ({"keep_alive": True}, "keep_alive: "),
-        ({"think": "much"}, 'invalid think value: "much"'),
-        ({"context": [1, "a"]}, "context must be a list of token ids"),
-        ({"context": [-1]}, "context must be a list of token ids"),
-        ({"images": "abc"}, "images must be a list"),
-        ({"format": 5}, "invalid format: 5"),
-        ({"top_logprobs": 2**70}, "top_logprobs must be"),
-    ],
-)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"model": 5}, "model must be a string"),
+    ({"model": "a\nb"}, "model must be a printable string"),
+    ({"model": ""}, "model is required"),
+    ({"prompt": 3}, "prompt must be a string"),
+    ({"stream": "yes"}, "stream must be true or false"),
+    ({"options": []}, "options must be an object"),
+    ({"options": {"top_k": "a"}}, 'option "top_k" must be of type integer'),
+    ({"options": {"temperature": 1e300}}, 'option "temperature" is out of range'),
+    ({"options": {"stop": [1]}}, 'option "stop" must be of an array of strings'),
+    ({"options": {"use_mmap": 1}}, 'option "use_mmap" must be of type boolean'),
+    ({"keep_alive": "soon"}, "keep_alive: no duration"),
+    ({"keep_alive": True}, "keep_alive: "),
+    ({"think": "much"}, 'invalid think value: "much"'),
+    ({"context": [1, "a"]}, "context must be a list of token ids"),
+    ({"context": [-1]}, "context must be a list of token ids"),
+    ({"images": "abc"}, "images must be a list"),
+    ({"format": 5}, "invalid format: 5"),
+    ({"top_logprobs": 2**70}, "top_logprobs must be"),
+]
+
+
 def test_wrong_types_are_refused_with_the_fields_name(
-    client: httpx.Client, body: Any, part: str, fake_engine: FakeEngine
+    client: httpx.Client, fake_engine: FakeEngine
 ) -> None:
-    answer = ask(client, **body)
-    assert answer.status_code == 400
-    assert part in answer.json()["error"]
+    for body, part in WRONG:
+        answer = ask(client, **body)
+        assert answer.status_code == 400, body
+        assert part in answer.json()["error"]
     assert fake_engine.requests == []
 
 
-@pytest.mark.parametrize("raw", [b"", b"  ", b"{", b"[]", b"3", b"[" * 100_000, b"\xff\xfe{"])
-def test_what_is_no_object_is_refused(client: httpx.Client, raw: bytes) -> None:
-    answer = client.post("/api/generate", content=raw)
-    assert answer.status_code == 400 and answer.json()["error"]
+def test_what_is_no_object_is_refused(client: httpx.Client) -> None:
+    for raw in (
+        b"",
+        b"  ",
+        b"{",
+        b"[]",
+        b"3",
+        b"[" * 100_000,
+        b"\xff\xfe{",
+        b'{"model": "fake", "a": NaN}',
+    ):
+        answer = client.post("/api/generate", content=raw)
+        assert answer.status_code == 400 and answer.json()["error"]
 
 
 def test_half_a_surrogate_pair_is_replaced(client: httpx.Client, fake_engine: FakeEngine) -> None:

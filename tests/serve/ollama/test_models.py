@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import httpx
-import pytest
 from serve_models import THINKING, TOOLS
 from serve_parts import THEN, FakeCatalog, FakeScheduler, plan_of, served
 
@@ -182,22 +181,17 @@ def test_pulling_what_is_here_succeeds_and_the_rest_says_what_to_do(client: http
     assert answer.status_code == 404 and "srhpm-plugin models" in answer.json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+def test_what_needs_ollamas_servers_is_refused(client: httpx.Client) -> None:
+    for method, path, status in (
         ("POST", "/api/push", 501),
         ("POST", "/api/me", 501),
         ("POST", "/api/signout", 501),
         ("DELETE", "/api/user/keys/abc", 501),
         ("POST", "/api/experimental/web_search", 403),
         ("POST", "/api/experimental/web_fetch", 403),
-    ],
-)
-def test_what_needs_ollamas_servers_is_refused(
-    client: httpx.Client, method: str, path: str, status: int
-) -> None:
-    answer = client.request(method, path, json={"model": "fake"})
-    assert answer.status_code == status and answer.json()["error"]
+    ):
+        answer = client.request(method, path, json={"model": "fake"})
+        assert answer.status_code == status and answer.json()["error"]
 
 
 def test_what_clients_ask_of_the_cloud(client: httpx.Client) -> None:
