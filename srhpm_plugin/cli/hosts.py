@@ -11,6 +11,9 @@ from ..errors import printable
 from ..plugins import plugins
 from ._hosts import copies
 
+_ABSENT = "not found here"
+_BY_URL = "set by URL"
+
 
 @click.command(name="hosts")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -26,7 +29,8 @@ def command(as_json: bool) -> None:
         known = None
     for host, found, why in copies():
         if not found:
-            missing.append({"host": host.name, "title": host.title, "why": why or "not found here"})
+            absent = _BY_URL if hasattr(host, "by_hand") else _ABSENT
+            missing.append({"host": host.name, "title": host.title, "why": why or absent})
         for copy in found:
             rows.append(
                 {
@@ -72,10 +76,14 @@ def _show(rows: list[dict[str, Any]], missing: list[dict[str, str]]) -> None:
         else:
             does = f"not possible: {row['how']}"
         click.echo(printable(f"  {does}"))
-    looked = [f"{m['title']} ({m['host']})" for m in missing if m["why"] == "not found here"]
+    looked = [f"{m['title']} ({m['host']})" for m in missing if m["why"] == _ABSENT]
     if looked:
         click.echo(printable(f"Not found here: {', '.join(looked)}"))
         click.echo("One that lies elsewhere: srhpm-plugin install --host NAME --path DIR")
+    told = [f"{m['title']} ({m['host']})" for m in missing if m["why"] == _BY_URL]
+    if told:
+        click.echo(printable(f"Set by URL: {', '.join(told)}"))
+        click.echo("How each is told ours: srhpm-plugin install --host NAME")
     for entry in missing:
-        if entry["why"] != "not found here":
+        if entry["why"] not in (_ABSENT, _BY_URL):
             click.echo(printable(f"{entry['title']}: {entry['why']}"))
