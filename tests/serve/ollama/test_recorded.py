@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ollama_compare import CASES, DIFFERENCES, RECORDED, ask, connect, differences, unexplained
+from ollama_cases import CASES, DIFFERENCES
+from ollama_compare import RECORDED, ask, connect, differences, unexplained
 
 RECORD: Mapping[str, Any] = json.loads(RECORDED.read_text("utf-8"))
 
