@@ -11,6 +11,8 @@ from .errors import ApiError
 from .reply import Record, now
 from .requests import Asked, Think
 
+_NO_MAX = ("gpt-oss", "gptoss")  # these have learned low, medium and high
+
 
 async def find(parts: Parts, name: str, missing: str = "model '{}' not found") -> ServedModel:
     """The model of that name. In a thread: for an unknown name the catalog reads disks.
@@ -41,6 +43,8 @@ def thinking(asked: Asked, facts: Facts) -> Think | None:
         ApiError: 400, it was asked of a model that cannot.
     """
     if "thinking" in facts.capabilities:
+        if asked.think == "max" and facts.family in _NO_MAX:
+            return "high"
         return True if asked.think is None else asked.think
     if asked.think:
         raise ApiError(400, f'"{asked.model}" does not support thinking')

@@ -18,6 +18,9 @@ from starlette.responses import JSONResponse, Response
 from srhpm_plugin.serve.app import Parts
 from srhpm_plugin.serve.interfaces import BusyError, LoadError, Need
 from srhpm_plugin.serve.ollama import fitting
+from srhpm_plugin.serve.ollama.describe import Facts
+from srhpm_plugin.serve.ollama.finding import thinking
+from srhpm_plugin.serve.ollama.requests import Asked
 from srhpm_plugin.serve.stats import Finished
 
 HI = [{"role": "user", "content": "hi"}]
@@ -170,6 +173,15 @@ def test_thinking_is_asked_for_and_told_apart(
     assert fake_engine.last["chat_template_kwargs"] == kwargs
     streamed = lines(ask(client, model="thinker"))
     assert [p["message"].get("thinking") for p in streamed] == ["hm", "m", None, None]
+
+
+def test_a_model_without_the_highest_level_gets_the_one_below() -> None:
+    asked = Asked("m", think="max")
+    levels = [
+        thinking(asked, Facts(family=family, capabilities=("completion", "thinking")))
+        for family in ("gpt-oss", "qwen3")
+    ]
+    assert levels == ["high", "max"]
 
 
 def test_a_model_that_does_not_think_says_so(client: httpx.Client, fake_engine: FakeEngine) -> None:
