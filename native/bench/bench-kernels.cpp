@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "kernels.h"
+#include "memory.h"
 #include "options.h"
 #include "read.h"
 #include "weights.h"
@@ -53,7 +54,7 @@ void say_start(const Options & options, const char * isa, int64_t least) {
         std::printf("%s\"%s\"", i ? ", " : "", bench::type_name(options.types[i]).c_str());
     }
     int reads = 0;
-    while (Read::AHEAD[reads] >= 0) {
+    while (!options.plain && Read::AHEAD[reads] >= 0) {
         reads++;
     }
     std::printf("], \"reads\": %d}", reads);
@@ -75,8 +76,8 @@ struct Engine {
 void measure(const bench::Cpu & cpu, const Options & options, ggml_type type, int64_t least) {
     const Shape shape{type, options.cols, options.rows};
     const auto  name   = bench::type_name(type);
-    const auto  stock  = cpu.stock(type, shape.cols, shape.rows);
-    const auto  packed = (int64_t) bench::copy_bytes(shape, cpu.ours());
+    const auto  stock  = options.plain ? cpu.plain() : cpu.stock(type, shape.cols, shape.rows);
+    const auto  packed = (int64_t) bench::copy_bytes(shape, options.plain ? stock : cpu.ours());
     const auto  file   = (int64_t) (ggml_row_size(type, shape.cols) * shape.rows);
     const auto  copies = (least + std::min(packed, file) - 1) / std::min(packed, file);
     const auto  most   = *std::max_element(options.ms.begin(), options.ms.end());
@@ -86,20 +87,28 @@ void measure(const bench::Cpu & cpu, const Options & options, ggml_type type, in
                 (long long) (file * copies), ggml_backend_buft_name(stock));
     flush();
 
-    const auto data = bench::random_weights(shape, 1);
-    const auto x    = bench::random_floats(most * shape.cols, 2);
-    Engine     engines[2] = {{"ours", nullptr, {}}, {"stock", nullptr, {}}};
-    std::vector<bool> equal[2];
-    for (int e = 0; e < 2; ++e) {
+    const auto          data = bench::random_weights(shape, 1);
+    const auto          x    = bench::random_floats(most * shape.cols, 2);
+    std::vector<Engine> engines;
+    if (options.plain) {
+        engines.push_back({"plain", nullptr, {}});
+    } else {
+        engines.push_back({"ours", nullptr, {}});
+        engines.push_back({"stock", nullptr, {}});
+    }
+    std::vector<std::vector<bool>> equal;
+    for (size_t e = 0; e < engines.size(); ++e) {
         Engine & engine = engines[e];
-        engine.weights  = std::make_unique<Weights>(shape, e ? stock : cpu.ours(), copies, data);
-        equal[e]        = bench::columns_equal(cpu, *engine.weights, options.ms, x.data());
+        engine.weights  = std::make_unique<Weights>(shape, e || options.plain ? stock : cpu.ours(), copies, data);
+        if (!options.plain) {
+            equal.push_back(bench::columns_equal(cpu, *engine.weights, options.ms, x.data()));
+        }
         for (int m : options.ms) {
             engine.products.push_back(std::make_unique<Product>(cpu, *engine.weights, copies, m, x.data()));
         }
         engine.products[0]->run(); // untimed: the first pass also wakes the threads
     }
-    for (size_t i = 0; i < options.ms.size(); ++i) {
+    for (size_t i = 0; i < options.ms.size() && !options.plain; ++i) {
         std::printf("{\"event\": \"columns\", \"type\": \"%s\", \"m\": %d, \"ours\": %s, \"stock\": %s}", name.c_str(),
                     options.ms[i], equal[0][i] ? "true" : "false", equal[1][i] ? "true" : "false");
         flush();
@@ -107,14 +116,14 @@ void measure(const bench::Cpu & cpu, const Options & options, ggml_type type, in
 
     const size_t n = options.ms.size();
     for (int round = 0; round < options.rounds; ++round) {
-        for (int i = 0; Read::AHEAD[i] >= 0; ++i) {
+        for (int i = 0; !options.plain && Read::AHEAD[i] >= 0; ++i) {
             Read read(cpu, *engines[0].weights, packed, Read::AHEAD[i]);
             say_sample(name, "read", "ahead", Read::AHEAD[i], round, read.run());
         }
         for (size_t i = 0; i < n; ++i) {
             const size_t at = (i + round) % n; // everyone comes first now and then
-            for (int e = 0; e < 2; ++e) {
-                const Engine & engine = engines[(e + i) % 2];
+            for (size_t e = 0; e < engines.size(); ++e) {
+                const Engine & engine = engines[(e + i) % engines.size()];
                 say_sample(name, engine.name, "m", options.ms[at], round, engine.products[at]->run());
             }
         }
@@ -124,13 +133,17 @@ void measure(const bench::Cpu & cpu, const Options & options, ggml_type type, in
 int run(int argc, char ** argv) {
     const Options options(argc, argv);
     ggml_log_set(log, nullptr);
+    if (options.memory) {
+        bench::measure_memory(options.threads, options.rounds);
+        return 0;
+    }
     const bench::Cpu cpu(options.threads);
     const auto *     kernels = srhpm::chosen_kernels();
-    if (!kernels || !cpu.ours()) {
+    if (!options.plain && (!kernels || !cpu.ours())) {
         throw std::runtime_error("there are no kernels for this processor, or SRHPM_KERNELS or SRHPM_ISA switch them off");
     }
     const int64_t least = options.mib ? options.mib * MIB : std::max(LEAST_MIB * MIB, CACHE_TIMES * bench::cache_bytes());
-    say_start(options, kernels->isa, least);
+    say_start(options, kernels ? kernels->isa : "none", least);
     if (!options.info) {
         for (ggml_type type : options.types) {
             measure(cpu, options, type, least);

@@ -41,8 +41,14 @@ int64_t number(const std::string & option, const std::string & text, int64_t lea
     return value;
 }
 
-ggml_type type_of(const std::string & name) {
+ggml_type type_of(const std::string & name, bool plain) {
     std::string known;
+    for (int i = 0; plain && i < GGML_TYPE_COUNT; ++i) {
+        const auto type = (ggml_type) i;
+        if (ggml_type_name(type) && ggml_blck_size(type) && type_name(type) == upper(name)) {
+            return type;
+        }
+    }
     for (const srhpm::Format & f : srhpm::formats) {
         if (type_name(f.type) == upper(name)) {
             return f.type;
@@ -59,10 +65,11 @@ std::string type_name(ggml_type type) {
 }
 
 Options::Options(int argc, char ** argv) {
+    std::vector<std::string> names;
     for (int i = 1; i < argc; ++i) {
         const std::string option = argv[i];
-        if (option == "--info") {
-            info = true;
+        if (option == "--info" || option == "--plain" || option == "--memory") {
+            (option == "--info" ? info : option == "--plain" ? plain : memory) = true;
             continue;
         }
         if (i + 1 == argc) {
@@ -70,9 +77,7 @@ Options::Options(int argc, char ** argv) {
         }
         const std::string value = argv[++i];
         if (option == "--types") {
-            for (const auto & name : words(value)) {
-                types.push_back(type_of(name));
-            }
+            names = words(value);
         } else if (option == "--m") {
             ms.clear();
             for (const auto & word : words(value)) {
@@ -92,13 +97,16 @@ Options::Options(int argc, char ** argv) {
             refuse(option + " is no option");
         }
     }
+    for (const auto & name : names) {
+        types.push_back(type_of(name, plain));
+    }
     if (types.empty()) {
         for (const srhpm::Format & f : srhpm::formats) {
             types.push_back(f.type);
         }
     }
     for (ggml_type type : types) {
-        if (!srhpm::packable(type, cols)) {
+        if (plain ? cols % ggml_blck_size(type) : !srhpm::packable(type, cols)) {
             refuse("rows of " + type_name(type) + " are multiples of " +
                    std::to_string(std::max<int64_t>(srhpm::BLOCK, ggml_blck_size(type))) + " weights, not " + std::to_string(cols));
         }

@@ -17,6 +17,8 @@ struct Options {
     int                    rounds  = 5;
     int64_t                mib     = 0; // weights per engine and pass; 0: several times the cache
     bool                   info    = false; // say what would run, and no more
+    bool                   plain   = false; // any type, only in RAM as the file has it, by whatever kernels are on
+    bool                   memory  = false; // how fast memory is read, and no products
 
     // Throws std::runtime_error, in one line, for what makes no sense.
     Options(int argc, char ** argv);

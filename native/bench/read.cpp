@@ -54,6 +54,10 @@ const int Read::AHEAD[] = {0, 1024, 4096, -1};
 const int Read::AHEAD[] = {0, -1};
 #endif
 
+uint64_t read_bytes(const uint8_t * from, size_t n) {
+    return read<1024>(from, n);
+}
+
 // A custom operation, so that the backend's own threads do it, awake as they are for a product.
 Read::Read(const Cpu & cpu, const Weights & weights, size_t bytes, int ahead) :
     cpu(cpu),

@@ -7,6 +7,9 @@
 
 namespace bench {
 
+// Reads bytes (a multiple of two cache lines) and returns something that depends on all of them.
+uint64_t read_bytes(const uint8_t * from, size_t n);
+
 // One pass over all copies of the weights.
 class Read {
   public:
