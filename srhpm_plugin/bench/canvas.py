@@ -6,6 +6,7 @@ import math
 from xml.sax.saxutils import escape
 
 WIDTH = 760  # user units; the picture scales
+PARTS = 7  # colours for the parts of a bar: classes p0, p1, ...
 _TICKS = 5
 _TITLE_CHARS = 84
 
@@ -13,12 +14,15 @@ STYLE = """\
   svg { color-scheme: light dark; }
   text { font: 13px system-ui, sans-serif; fill: #1f2328; }
   .title { font-size: 16px; font-weight: 600; }
+  .heading { font-weight: 600; }
   .small { font-size: 11px; fill: #59636e; }
   .grid { stroke: #d1d9e0; stroke-width: 1; }
   .bar { fill: #4a7fb5; }
   .other { fill: #b0b8c1; }
   .limit { stroke: #b35900; stroke-width: 1.5; stroke-dasharray: 5 3; }
   .whisker { stroke: #1f2328; stroke-width: 1.5; fill: none; }
+  .p0 { fill: #4a7fb5; } .p1 { fill: #e0a030; } .p2 { fill: #5aa469; } .p3 { fill: #a06cc0; }
+  .p4 { fill: #3aa6b0; } .p5 { fill: #c8553d; } .p6 { fill: #b0b8c1; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .small { fill: #9198a1; }

@@ -1,4 +1,4 @@
-"""Charts that ``bench`` writes with ``--plot``."""
+"""Charts that are written with ``--plot``."""
 
 from __future__ import annotations
 

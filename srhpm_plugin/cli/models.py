@@ -26,7 +26,7 @@ def command(host: str | None, as_json: bool) -> None:
     from ..machine.probe import probe
     from ..planner.hosted import hosted
     from ..planner.inventory import inventory
-    from ..planner.show import console, plain
+    from ..planner.printing import console, plain
     from ..planner.sources import Survey, survey
     from ..plugins import plugins
 
@@ -67,7 +67,8 @@ def _show(entries: list[Entry], out: Console) -> None:
     from rich.table import Table
 
     from ..planner.names import short_name
-    from ..planner.show import draft_name, emit, plain
+    from ..planner.printing import emit, plain
+    from ..planner.show import draft_name
     from ..planner.units import size
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

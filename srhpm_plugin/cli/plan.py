@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 @backend_option
 @click.option("--argv", is_flag=True, help="Print only the command line.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write a chart to this SVG file.")
 def command(
     *,
     cache_type_k: str | None,
     cache_type_v: str | None,
     argv: bool,
     as_json: bool,
+    plot: Path | None,
     **planned: Any,
 ) -> None:
     """Shows how MODEL would be launched, and why.
@@ -49,6 +52,11 @@ def command(
         raise UserError("no command line", "there is no server yet", f"type: {backend.missing()}")
     plan = make_plan(request, command=built)
     warn(plan)
+    if plot is not None:
+        from ._plan_chart import plan_chart
+        from ._plot import write
+
+        write(plot, plan_chart(plan))
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
     elif argv:
@@ -63,6 +71,7 @@ def command(
 
 def print_plan(plan: LaunchPlan, out: Console | None = None) -> None:
     """The plan for people, on standard output unless ``out`` says otherwise."""
-    from ..planner.show import console, show_plan
+    from ..planner.printing import console
+    from ..planner.show import show_plan
 
     show_plan(plan, out or console())

@@ -1,60 +1,21 @@
-"""A plan for people: sections, tables, bars. Names from files are printed as they are, never as
-markup or terminal commands."""
+"""A plan for people: sections, tables, bars."""
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from ..plan import Draft, LaunchPlan, MemoryUse
+from ..plan import Draft, LaunchPlan
+from .bars import memory_bars, memory_table, time_bars
 from .hosted import label, title
+from .printing import emit, plain
+from .times import times
 from .units import count, size
-
-_BAR = 24
-_PARTS = ("weights", "kv", "compute", "draft", "rollback", "projector", "cache")
-# Wide enough that nothing wraps when the output goes to a file or another program.
-_PIPE_WIDTH = 4096
-
-
-def plain(text: object) -> Text:
-    """``text`` literally, with control characters replaced."""
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text)))
-
-
-def console() -> Console:
-    """Standard output: no markup is read in what is printed, nothing wraps into a pipe, and what
-    the output's character set lacks is escaped instead of fatal."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    terminal = Console().is_terminal
-    return Console(
-        highlight=False, markup=False, emoji=False, width=None if terminal else _PIPE_WIDTH
-    )
-
-
-def emit(out: Console, table: Table) -> None:
-    """Prints a table, without the blanks at line ends that rich pads with."""
-    with out.capture() as captured:
-        out.print(table)
-    for line in captured.get().splitlines():
-        out.file.write(line.rstrip() + "\n")
-
-
-def can_print(text: str, out: Console) -> bool:
-    """The output's character set has all of ``text``."""
-    try:
-        text.encode(out.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def command_line(argv: Sequence[str], env: Mapping[str, str]) -> str:
@@ -73,6 +34,13 @@ def show_plan(plan: LaunchPlan, out: Console) -> None:
     out.print(plain("Memory"), style="bold")
     emit(out, memory_table(plan.memory, out))
     out.print()
+    emit(out, memory_bars(plan.memory, out))
+    out.print()
+    found = times(plan)
+    if found:
+        out.print(plain("Time"), style="bold")
+        emit(out, time_bars(found, out))
+        out.print()
     exact = plan.exact or ("not promised with these settings",)
     _section(out, "Exactness", exact)
     _section(out, "Why", plan.reasons)
@@ -128,28 +96,3 @@ def draft_words(plan: LaunchPlan) -> str:
 def draft_name(draft: Draft) -> str:
     """``ngram``, ``draft-mtp`` or the drafter's name."""
     return label(draft.path) if draft.path else draft.type
-
-
-def memory_table(memory: Sequence[MemoryUse], out: Console) -> Table:
-    """A column per device, a row per part that is used, and a bar of the whole."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(overflow="fold")
-    for _ in memory:
-        table.add_column(justify="right", overflow="fold")
-    table.add_row("", *(plain(use.device) for use in memory))
-    for part in _PARTS:
-        values = [getattr(use, part) for use in memory]
-        if any(values):
-            table.add_row(part, *(size(v) if v else "-" for v in values))
-    table.add_row("total", *(size(use.total) for use in memory))
-    table.add_row("free now", *(size(use.free) for use in memory))
-    table.add_row("total of free", *(_bar(use, out, len(memory)) for use in memory))
-    return table
-
-
-def _bar(use: MemoryUse, out: Console, devices: int) -> str:
-    full, empty = ("█", "░") if can_print("█░", out) else ("#", ".")
-    width = max(6, min(_BAR, (out.width - 16) // devices - 6)) if out.is_terminal else _BAR
-    share = use.total / use.free if use.free else float(use.total > 0)
-    filled = min(width, round(share * width))
-    return full * filled + empty * (width - filled) + f" {share:4.0%}"

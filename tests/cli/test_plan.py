@@ -7,15 +7,20 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import gguf
 import pytest
 from click.testing import CliRunner
 
 from srhpm_plugin.cli import cli
+from srhpm_plugin.cli._plan_chart import plan_chart
 from srhpm_plugin.gguf import read_header
 from srhpm_plugin.machine.probe import probe
+from srhpm_plugin.plan import HostRequest, Predicted
+from srhpm_plugin.planner import make_plan
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +80,33 @@ def test_sections(smollm2: Path) -> None:
     assert "…" not in out
     assert not re.search(r" $", out, re.MULTILINE)
     assert str(smollm2) in out
-    assert re.search(r"^kv +45\.0 MiB$", out, re.MULTILINE)
-    assert re.search(r"^total of free +[█░]+ +\d+%$", out, re.MULTILINE), "the bar says of what"
+    assert re.search(r"^▓ kv +45\.0 MiB$", out, re.MULTILINE)
+    assert re.search(r"^CPU +[█▓▒▚▞▀░]+·* +\d+% of free$", out, re.MULTILINE)
     # The command stands on a line of its own and is whole.
     last = out.strip().splitlines()[-1]
     assert last.endswith("--offline") or str(smollm2) in last
+
+
+def test_plot(smollm2: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "plan.svg"
+    result = run("plan", str(smollm2), "--ctx", "2048", "--draft", "none", "--plot", str(chart))
+    assert result.returncode == 0, result.stderr
+    texts = [e.text for e in ElementTree.parse(chart).iter() if e.tag.endswith("}text")]
+    assert {"CPU", "weights", "kv", "Memory per device", "all that is free"} <= set(texts)
+    assert "Time" not in texts, "nothing was measured in this home"
+    (footer,) = [text for text in texts if text and text.startswith("context 2048")]
+    assert "speed not measured" in footer
+    result = run("plan", str(smollm2), "--plot", str(tmp_path / "gone" / "plan.svg"))
+    assert result.returncode == 1
+    assert re.fullmatch(r"error: cannot write [^\n]+: [^\n]+; [^\n]+\n", result.stderr)
+
+
+def test_plot_with_times(smollm2: Path) -> None:
+    plan = make_plan(HostRequest(smollm2, draft="none"), command=False)
+    known = replace(plan, predicted=Predicted(20.0, 10.0, 70.0, None, "calibrated"))
+    text = plan_chart(known)
+    for words in ("Time", "100.0 ms", "50.0 ms, 2.00x", "70.0 ms", "times calibrated"):
+        assert words in text
 
 
 def test_argv_is_the_command_alone(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +256,6 @@ def test_a_narrow_terminal_wraps_and_loses_nothing(smollm2: Path) -> None:
     from rich.console import Console
 
     from srhpm_plugin.cli.plan import print_plan
-    from srhpm_plugin.plan import HostRequest
-    from srhpm_plugin.planner import make_plan
 
     plan = make_plan(HostRequest(smollm2, ctx=2048))
     screen = io.StringIO()
