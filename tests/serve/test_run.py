@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -41,6 +42,26 @@ def test_a_taken_port_gives_way_to_the_next(taken: int) -> None:
         port = address.sock.getsockname()[1]
         assert taken < port <= taken + 20 and address.url == f"http://127.0.0.1:{port}"
         assert address.note == f"port {taken} is in use: listening on {port} instead"
+
+
+def test_pieces_are_sent_as_they_come() -> None:
+    async def delays() -> list[int]:
+        found = []
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            sock = writer.get_extra_info("socket")
+            found.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listen(Settings(port=0)).sock as sock:
+            port = sock.getsockname()[1]
+            async with await asyncio.start_server(accepted, sock=sock):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                await reader.read()
+                writer.close()
+        return found
+
+    assert asyncio.run(delays()) == [1]
 
 
 def test_a_taken_port_that_was_asked_for_is_an_error(taken: int) -> None:
