@@ -63,18 +63,18 @@ def measure(program: Path, wanted: Wanted, on_step: OnStep | None = None) -> lis
         UserError: it refused, failed, or said what is no measurement.
     """
     heard = _Heard()
-    with _lines(program, wanted.argv()) as lines:
-        for line in lines:
+    with lines(program, wanted.argv()) as said:
+        for line in said:
             try:
                 heard.take(json.loads(line))
                 if on_step:
                     on_step(heard.done, heard.total, heard.doing)
             except (ValueError, KeyError, TypeError):
-                raise _no_measurement(program, line) from None
+                raise no_measurement(program, line) from None
     try:
         return heard.series()
     except (ValueError, KeyError, TypeError):
-        raise _no_measurement(program, "it ended early") from None
+        raise no_measurement(program, "it ended early") from None
 
 
 def instruction_set(program: Path) -> str:
@@ -83,15 +83,16 @@ def instruction_set(program: Path) -> str:
     Raises:
         UserError: as :func:`measure`.
     """
-    with _lines(program, ["--info"]) as lines:
-        text = "".join(lines)
+    with lines(program, ["--info"]) as said:
+        text = "".join(said)
     try:
         return str(json.loads(text)["isa"])
     except (ValueError, KeyError, TypeError):
-        raise _no_measurement(program, text) from None
+        raise no_measurement(program, text) from None
 
 
-def _no_measurement(program: Path, line: str) -> UserError:
+def no_measurement(program: Path, line: str) -> UserError:
+    """The program said something else than a result."""
     said = line.strip()[:80]
     return UserError(f"cannot measure with {program}", f"what it says is no result: {said}", _AGAIN)
 
@@ -108,13 +109,17 @@ def environment(kernels: str) -> dict[str, str]:
 
 
 @contextmanager
-def _lines(program: Path, argv: list[str]) -> Iterator[IO[str]]:
-    """The program's output as it comes; it does not outlive the block."""
+def lines(program: Path, argv: Sequence[str], kernels: str = "speed") -> Iterator[IO[str]]:
+    """The program's output as it comes; it does not outlive the block.
+
+    Raises:
+        UserError: it does not run, or failed.
+    """
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         try:
             process = subprocess.Popen(
                 [str(program), *argv],
-                env=environment("speed"),
+                env=environment(kernels),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

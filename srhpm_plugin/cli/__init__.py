@@ -14,6 +14,7 @@ from ..errors import UserError
 # name -> module below srhpm_plugin.cli holding a click command called `command`
 COMMANDS = {
     "bench": "bench",
+    "calibrate": "calibrate",
     "demo": "demo",
     "doctor": "doctor",
     "hosts": "hosts",

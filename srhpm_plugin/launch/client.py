@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -98,12 +98,17 @@ class Client:
         return str(response.json()["prompt"])
 
     def complete(
-        self, prompt: str, n: int, *, n_probs: int = 0, ignore_eos: bool = False
+        self,
+        prompt: str | Sequence[int],
+        n: int,
+        *,
+        n_probs: int = 0,
+        ignore_eos: bool = False,
     ) -> Completion:
         """Greedy continuation of ``prompt`` by at most ``n`` tokens, nothing taken from a cache.
 
         Args:
-            prompt: raw text; special tokens in it are read as such.
+            prompt: raw text, whose special tokens are read as such, or ids of tokens.
             n: token limit.
             n_probs: how many candidates to report per position.
             ignore_eos: go on to ``n`` tokens whatever the model wants.
@@ -114,7 +119,7 @@ class Client:
         answer = self._post(
             "/completion",
             {
-                "prompt": prompt,
+                "prompt": prompt if isinstance(prompt, str) else list(prompt),
                 "n_predict": n,
                 "temperature": 0,
                 "seed": _SEED,

@@ -1,0 +1,161 @@
+"""The whole calibration: what is run, in which order, within a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from ..errors import UserError
+from ..machine.types import Machine
+from ..native.locate import find_program
+from ..plan import HostRequest, LaunchPlan
+from ..plugins import plugins
+from . import passes as passes_of
+from . import products as products_of
+from . import serving as serving_of
+from . import shapes
+from .data import ENGINES, Calibration, EngineName
+from .passes import Bench
+from .store import facts
+
+# All but the products take about ten seconds; these get what is left of the minute.
+SECONDS = 55.0
+_CTX = 4096
+
+OnStep = Callable[[float, float, str], None]
+"""Told before each piece of work: seconds' worth of work done, of all, and what comes."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The built programs that are run."""
+
+    kernels: Path
+    bench: Path
+    server: Path
+
+
+def programs() -> Programs:
+    """Finds them.
+
+    Raises:
+        UserError: one is missing.
+    """
+    found = [find_program(name) for name in ("bench-kernels", "llama-bench", "llama-server")]
+    kernels, bench, server = found
+    if kernels is None or bench is None or server is None:
+        raise UserError(
+            "cannot calibrate",
+            "there is no server of ours, or it was built without what measures it",
+            "type: srhpm-plugin native build",
+        )
+    return Programs(kernels, bench, server)
+
+
+def default_threads(machine: Machine) -> int:
+    """Those of a plan that nobody gave a number of threads."""
+    threads, _ = plugins().hook.srhpm_plan_threads(
+        request=HostRequest(model=Path()), machine=machine
+    )
+    return int(threads)
+
+
+def outline(machine: Machine, threads: int) -> list[str]:
+    """What :func:`calibrate` would run, a line each."""
+    found = programs()
+    widths = ", ".join(map(str, products_of.WIDTHS))
+    return [
+        f"{found.kernels}: how fast memory is read by 1 to {threads} threads, huge pages and small",
+        f"{found.bench}: passes over {widths} tokens of models of {shapes.SHALLOW.layers} and "
+        f"{shapes.DEEP.layers} narrow layers, with our kernels and with upstream's",
+        f"{found.bench}: the same after {shapes.LOOKER_CTX} tokens, for attention",
+        f"{found.server}: a small model on 127.0.0.1, plain and with itself as drafter",
+        f"{found.kernels}: products with {len(products_of.TYPES) + len(products_of.FLOATS)} weight "
+        f"types for {widths} tokens, ours and upstream's, as many as the time allows",
+        f"{threads} threads, {SECONDS:.0f} s at most, models of random weights in a temporary folder",
+    ]
+
+
+def calibrate(machine: Machine, on_step: OnStep | None = None) -> Calibration:
+    """Measures this machine.
+
+    Raises:
+        UserError: a program is missing or failed.
+    """
+    tell = on_step or (lambda _done, _all, _text: None)
+    begin, taken = time.monotonic(), time.time()
+    load = float(psutil.getloadavg()[0])
+    found, threads = programs(), default_threads(machine)
+
+    def say(text: str) -> None:
+        tell(min(time.monotonic() - begin, SECONDS), SECONDS, text)
+
+    say("memory")
+    reads = products_of.reads(found.kernels, threads)
+    with tempfile.TemporaryDirectory(prefix="srhpm-calibrate-") as folder, _alone():
+        say("small models")
+        files = {
+            shape: shapes.write(shape, Path(folder))
+            for shape in (shapes.SHALLOW, shapes.DEEP, shapes.LOOKER, shapes.TALKER)
+        }
+
+        def plan(path: Path, backend: str = "srhpm") -> LaunchPlan:
+            from ..planner import make_plan
+
+            request = HostRequest(
+                path, draft="none", ctx=_CTX, threads=threads, backend=backend, gpu_layers=0
+            )
+            bare = replace(machine, gpus=())
+            return make_plan(request, machine=bare, known=(), command=False)
+
+        benches: dict[EngineName, Bench] = {}
+        for engine, backend in zip(ENGINES, ("srhpm", "stock"), strict=True):
+            made = plan(files[shapes.SHALLOW], backend)
+            env = plugins().backend(backend).command(made).env
+            benches[engine] = Bench(found.bench, env, threads)
+        overhead, looked = {}, {}
+        for engine, bench in benches.items():
+            say(f"passes and layers, {engine}")
+            overhead[engine] = passes_of.overhead(bench, files[shapes.SHALLOW], files[shapes.DEEP])
+            say(f"attention, {engine}")
+            looked[engine] = passes_of.attention(bench, files[shapes.LOOKER])
+        say("server")
+        serving = serving_of.measure(
+            plan, files[shapes.SHALLOW], files[shapes.TALKER], overhead["ours"]
+        )
+    products = products_of.products(
+        found.kernels, threads, begin + SECONDS - 1, lambda _done, _all, text: say(text)
+    )
+    return Calibration(
+        about=facts(machine),
+        taken=taken,
+        seconds=time.monotonic() - begin,
+        load=load,
+        threads=threads,
+        reads=reads,
+        products=products.found,
+        attention=looked,
+        passes=overhead,
+        serving=serving,
+        left_out=tuple(products.left_out),
+    )
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """What a shell happens to set of ours and of the server's changes nothing, but for the
+    instruction set."""
+    ours = ("SRHPM_KERNELS", "SRHPM_EXACT", "SRHPM_DRAFT_N_MIN", "SRHPM_DRAFT_LENGTHS", "SRHPM_RELAX")
+    names = [n for n in os.environ if n in ours or n.startswith("LLAMA_ARG_")]
+    before = {name: os.environ.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        os.environ.update(before)

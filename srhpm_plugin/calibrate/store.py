@@ -1,0 +1,107 @@
+"""Where the calibration lies, and whether it still holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..dropin.files import read_json, write_json
+from ..errors import UserError
+from ..home import cache_dir, require_usable
+from ..machine.types import Machine
+from ..native.locate import find_server
+from .data import VERSION, Calibration
+
+_WORDS = {
+    "version": "how it is measured",
+    "cpu": "the processor",
+    "cores": "the number of usable cores",
+    "isa": "the processor's instruction sets",
+    "memory": "the amount of memory",
+    "huge_pages": "the system's setting for huge pages",
+    "server": "the server",
+    "kernels": "SRHPM_ISA",
+}
+COMMAND = "srhpm-plugin calibrate"
+
+_GIB = 1 << 30
+
+
+def path() -> Path:
+    """The file."""
+    return cache_dir() / "calibration.json"
+
+
+def facts(machine: Machine) -> dict[str, Any]:
+    """What figures depend on."""
+    cpu = machine.cpu
+    return {
+        "version": VERSION,
+        "cpu": cpu.name,
+        "cores": [cpu.usable, cpu.usable_performance, cpu.logical],
+        "isa": sorted(cpu.isa),
+        # A kernel keeps a little more or less for itself from start to start.
+        "memory": round(machine.memory.total / _GIB),
+        "huge_pages": machine.memory.huge_pages,
+        "server": _server(),
+        "kernels": os.environ.get("SRHPM_ISA", ""),
+    }
+
+
+def _server() -> list[object] | None:
+    try:
+        server = find_server()
+        if server is None:
+            return None
+        stat = server.stat()
+    except (OSError, UserError):
+        return None
+    return [str(server.resolve()), stat.st_size, stat.st_mtime_ns]
+
+
+# The last one read, and what its file looked like.
+_last: tuple[tuple[Path, int, int], Calibration | None] | None = None
+
+
+def load() -> Calibration | None:
+    """What was measured last; ``None`` before, or when the file is damaged."""
+    global _last
+    file = path()
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    now = file, stat.st_mtime_ns, stat.st_size
+    if _last is None or _last[0] != now:
+        try:
+            _last = now, Calibration.from_json(read_json(file))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            _last = now, None
+    return _last[1]
+
+
+def save(calibration: Calibration) -> None:
+    """Keeps it for the planner.
+
+    Raises:
+        UserError: nothing can be written there.
+    """
+    if not write_json(path(), calibration.to_json()):
+        require_usable()
+        raise UserError(f"cannot write {path()}", "the folder does not take it")
+
+
+def stale(calibration: Calibration, machine: Machine) -> str | None:
+    """Why the figures no longer hold, in words; ``None`` while they do."""
+    now = facts(machine)
+    changed = [_WORDS[name] for name in now if calibration.about.get(name) != now[name]]
+    if not changed:
+        return None
+    return f"{changed[0] if len(changed) == 1 else ', '.join(changed)} changed since"
+
+
+def current(machine: Machine) -> Calibration | None:
+    """The figures if there are any and they hold for this machine and build."""
+    found = load()
+    return found if found is not None and stale(found, machine) is None else None
