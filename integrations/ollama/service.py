@@ -13,20 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from srhpm_plugin.untrusted import read_bytes
+from srhpm_plugin import systemd
 
 UNIT = "ollama.service"
+FOLDERS = systemd.FOLDERS
 _SYSTEMD = str(sys.platform) == "linux"
-
-# systemd's order of precedence
-FOLDERS = (
-    Path("/etc/systemd/system"),
-    Path("/run/systemd/system"),
-    Path("/usr/local/lib/systemd/system"),
-    Path("/usr/lib/systemd/system"),
-    Path("/lib/systemd/system"),
-)
-_MOST_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -65,13 +56,13 @@ def service_of(program: Path | None) -> Service | None:
     settings: dict[str, str] = {}
     environment: dict[str, str] = {}
     for file in (unit, *_dropins()):
-        for key, value in _settings(file):
+        for key, value in systemd.settings_in(file):
             if key != "Environment":
                 settings[key] = value
             elif not value:
                 environment.clear()
             else:
-                environment.update(_assignments(value))
+                environment.update(systemd.assignments(value))
     if not _runs(settings.get("ExecStart", ""), program):
         return None
     user = settings.get("User") or None
@@ -95,25 +86,6 @@ def _dropins() -> Iterator[Path]:
             found.setdefault(file.name, file)
     for name in sorted(found):
         yield found[name]
-
-
-def _settings(file: Path) -> Iterator[tuple[str, str]]:
-    try:
-        text = read_bytes(file, _MOST_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return
-    for line in text.replace("\\\n", " ").splitlines():
-        key, equals, value = line.strip().partition("=")
-        if equals and not key.startswith(("#", ";")):
-            yield key.strip(), value.strip()
-
-
-def _assignments(value: str) -> dict[str, str]:
-    try:
-        words = shlex.split(value)
-    except ValueError:  # an open quote
-        return {}
-    return {k: v for k, equals, v in (word.partition("=") for word in words) if equals}
 
 
 def _runs(command: str, program: Path) -> bool:

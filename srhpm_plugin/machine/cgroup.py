@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from .mounts import mounts
 from .tree import Tree
 
 
@@ -69,22 +70,14 @@ def _groups(tree: Tree) -> Iterator[tuple[int, str, str]]:
 
 
 def _mounts(tree: Tree) -> Iterator[_Mount]:
-    for line in (tree.text("proc/self/mountinfo") or "").splitlines():
-        before, found, after = line.partition(" - ")
-        fields, kind = before.split(" "), after.split(" ")
-        if not found or len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        yield _Mount(
-            2 if kind[0] == "cgroup2" else 1,
-            frozenset(kind[2].split(",")),
-            PurePosixPath(_unescape(fields[3])),
-            PurePosixPath(_unescape(fields[4])),
-        )
-
-
-def _unescape(text: str) -> str:
-    """The kernel writes blanks in paths as octal."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+    for mount in mounts(tree):
+        if mount.kind in ("cgroup", "cgroup2"):
+            yield _Mount(
+                2 if mount.kind == "cgroup2" else 1,
+                frozenset(mount.options.split(",")),
+                mount.root,
+                mount.point,
+            )
 
 
 def _folders(mounts: list[_Mount], version: int, controller: str, path: str) -> Iterator[str]:
