@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serve_parts import plan_of, served
@@ -14,7 +15,8 @@ from serve_parts import plan_of, served
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.machine.probe import probe
 from srhpm_plugin.machine.types import Gpu, Machine
-from srhpm_plugin.plan import MemoryUse
+from srhpm_plugin.plan import LaunchPlan, MemoryUse
+from srhpm_plugin.planner import make
 from srhpm_plugin.serve import planning
 from srhpm_plugin.serve.budget import Resident, beside, private_bytes, without
 from srhpm_plugin.serve.interfaces import Need
@@ -128,5 +130,14 @@ def test_the_store_s_drafter_comes_first(
     drafter = tmp_path / "drafter.gguf"
     shutil.copyfile(smollm2, drafter)
     model = served("a", smollm2, drafter=drafter)
+    looked: list[tuple[Path, ...]] = []
+
+    def make_plan(*args: Any, known: tuple[Path, ...], **more: Any) -> LaunchPlan:
+        looked.append(known)
+        return make.make_plan(*args, known=known, **more)
+
+    monkeypatch.setattr(planning, "make_plan", make_plan)
     plan = planning.plan_for(model, Need(), Settings(), machine_with(8 * GIB))
-    assert any("drafter.gguf" in reason for reason in plan.reasons)  # seen, and too large here
+    assert looked[0] == (drafter,)
+    # As large as its target it is refused, and the others have their turn.
+    assert len(looked) == 2 and plan.draft is not None and plan.draft.type == "ngram"

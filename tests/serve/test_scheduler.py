@@ -84,14 +84,24 @@ class World:
         assert not children(), "servers are left"
 
 
+_others: set[int] = set()  # children of this process that other tests keep
+
+
 def children() -> list[int]:
-    """Servers that run; one that has just been killed may take a moment."""
-    return [c.pid for c in psutil.Process().children() if c.status() != psutil.STATUS_ZOMBIE]
+    """Servers of the scheduler that run."""
+    alive = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.pid not in _others and child.status() != psutil.STATUS_ZOMBIE:
+                alive.append(child.pid)
+    return alive
 
 
 @pytest.fixture
 def world(tmp_path: Path, fake_server: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path, fake_server)
+    _others.clear()
+    _others.update(child.pid for child in psutil.Process().children())
     monkeypatch.setattr(planning, "plan_beside", world.plan)
     monkeypatch.setattr(planning, "command_of", world.command)
     monkeypatch.setattr(planning, "machine_now", lambda settings: probe())
