@@ -7,10 +7,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from .. import home
 from ..backend import Command
@@ -22,37 +20,12 @@ from ..machine.types import Machine
 from ..planner.sources import missing_places
 from ..planner.units import size
 from ..plugins import GROUP, plugins
-
-State = Literal["ok", "warning", "broken"]
+from ._check import Check
 
 GIB = 1 << 30
 # A portable build with all processor variants needs the most; models come on top.
 _DISK_LEAST = 3 * GIB
-# Less hardly holds the smallest useful model with its context.
-_RAM_LEAST = 2 * GIB
 _START_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding.
-
-    Attributes:
-        name: what was looked at.
-        state: ``broken`` keeps something from working, a ``warning`` costs speed or may surprise.
-        detail: what was found, in words.
-        fix: a command to type, where one helps.
-    """
-
-    name: str
-    state: State
-    detail: str
-    fix: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Neither broken nor a warning."""
-        return self.state == "ok"
 
 
 def server_program() -> Path | None:
@@ -179,32 +152,6 @@ def check_machine(machine: Machine) -> Iterator[Check]:
     for note in machine.notes:
         fix = "srhpm-plugin native build --cuda" if "the server cannot use it" in note else None
         yield Check("machine", "warning", note, fix)
-
-
-def check_huge_pages(machine: Machine) -> Iterator[Check]:
-    """Large pages make reading weights cheaper."""
-    mode = machine.memory.huge_pages
-    if mode == "never":
-        path = "/sys/kernel/mm/transparent_hugepage/enabled"
-        detail = "switched off: weights are read through 4 KiB pages"
-        yield Check("huge pages", "warning", detail, f"echo madvise | sudo tee {path}")
-    else:
-        yield Check("huge pages", "ok", "not known here" if mode == "unknown" else mode)
-
-
-def check_memory(machine: Machine) -> Iterator[Check]:
-    """Free RAM, limits and swap."""
-    memory = machine.memory
-    detail = f"{size(memory.free)} of {size(memory.total)} free"
-    if memory.cgroup_limit is not None:
-        detail += f", limited to {size(memory.cgroup_limit)} by a control group"
-    if memory.free < _RAM_LEAST:
-        yield Check("memory", "warning", f"{detail}: too little for most models")
-    elif memory.swap_used > memory.free:
-        swapped = size(memory.swap_used)
-        yield Check("memory", "warning", f"{detail}, {swapped} swapped out: the machine is short")
-    else:
-        yield Check("memory", "ok", detail)
 
 
 def check_folders() -> Iterator[Check]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..native.locate import find_program, find_server
-from ._checks import Check
+from ._check import Check
 from .status import installations
 
 _BROKEN = ("damaged note", "partly done", "damaged")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..errors import UserError
 from ..native import toolchain
-from ._checks import Check
+from ._check import Check
 
 _INSTALL = {
     "win32": "winget install Microsoft.VisualStudio.2022.BuildTools",

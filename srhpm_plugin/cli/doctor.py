@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from . import _checks, _installs, _tools
-from ._checks import Check
+from . import _checks, _gpu_state, _installs, _model_files, _services, _speed, _tools
+from ._check import Check
 
 _MARKS = {"ok": "ok", "warning": "warn", "broken": "BROKEN"}
 
@@ -34,7 +34,9 @@ def command(as_json: bool) -> None:
 
 def examine() -> Iterator[Check]:
     """All checks, in the order shown. One that fails itself is reported, the others go on."""
+    from ..calibrate.store import current
     from ..machine.probe import probe
+    from ..machine.tree import Tree
 
     yield from _guarded("plugins", _checks.check_plugins())
     server = list(_guarded("server", _checks.check_server()))
@@ -44,12 +46,20 @@ def examine() -> Iterator[Check]:
     yield from _guarded("tools", _tools.check_tools(built))
     yield from _guarded("environment", _checks.check_environment())
     yield from _guarded("llama.cpp configuration", _checks.check_config_files())
-    machine = probe(_checks.server_program() if built else None)
+    program = _checks.server_program() if built else None
+    machine, tree = probe(program), Tree()
+    measured = current(machine)
+    yield from _guarded("services", _services.check_services(machine, program))
     yield from _guarded("machine", _checks.check_machine(machine))
-    yield from _guarded("huge pages", _checks.check_huge_pages(machine))
-    yield from _guarded("memory", _checks.check_memory(machine))
+    yield from _guarded("threads", _speed.check_cores(machine, tree))
+    yield from _guarded("processor clock", _speed.check_clock(tree))
+    yield from _guarded("huge pages", _speed.check_huge_pages(machine, tree, measured))
+    yield from _guarded("memory", _speed.check_memory(machine, tree))
+    yield from _guarded("memory channels", _speed.check_modules(tree, measured))
+    yield from _guarded("GPU state", _gpu_state.check_gpu_state(tree))
     yield from _guarded("folders", _checks.check_folders())
     yield from _guarded("models", _checks.check_models())
+    yield from _guarded("model files", _model_files.check_models(tree))
     yield from _guarded("installations", _installs.check_installations())
     yield from _guarded("launches", _checks.check_launches())
 

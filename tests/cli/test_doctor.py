@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from srhpm_plugin.cli import _checks, _tools
+from srhpm_plugin.cli._check import Check
 from srhpm_plugin.cli.doctor import command, examine
 from srhpm_plugin.home import cache_dir
 from srhpm_plugin.machine.probe import probe
@@ -41,7 +42,7 @@ def server(server_dir: Path, monkeypatch) -> Path:
     return program
 
 
-def by_name(checks) -> dict[str, _checks.Check]:
+def by_name(checks) -> dict[str, Check]:
     return {check.name: check for check in checks}
 
 
@@ -207,34 +208,6 @@ def test_llama_cpp_configuration_is_a_warning(monkeypatch, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="the places differ")
 def test_llama_cpp_configuration_places(tmp_path):
     assert tmp_path / "xdg" / "llama.cpp" / "config.ini" in _checks._config_files()
-
-
-def with_memory(**changes):
-    machine = probe()
-    return dataclasses.replace(machine, memory=dataclasses.replace(machine.memory, **changes))
-
-
-@pytest.mark.parametrize(
-    ("mode", "state"),
-    [("never", "warning"), ("always", "ok"), ("madvise", "ok"), ("unknown", "ok")],
-)
-def test_huge_pages(mode, state):
-    (check,) = _checks.check_huge_pages(with_memory(huge_pages=mode))
-    assert check.state == state
-    assert (check.fix is None) == (state == "ok")
-
-
-def test_memory():
-    gib = 1 << 30
-    roomy = {"total": 64 * gib, "free": 32 * gib, "swap_used": 0, "cgroup_limit": None}
-    (check,) = _checks.check_memory(with_memory(**roomy))
-    assert (check.state, check.detail) == ("ok", "32.00 GiB of 64.00 GiB free")
-    (check,) = _checks.check_memory(with_memory(**{**roomy, "cgroup_limit": 40 * gib}))
-    assert "limited to 40.00 GiB" in check.detail
-    (check,) = _checks.check_memory(with_memory(**{**roomy, "free": gib}))
-    assert check.state == "warning"
-    (check,) = _checks.check_memory(with_memory(**{**roomy, "swap_used": 33 * gib}))
-    assert check.state == "warning"
 
 
 def test_notes_of_the_probe_are_warnings():
