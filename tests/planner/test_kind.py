@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,56 +121,3 @@ def test_models_left_to_the_stock_server(
     assert (plan.kind, plan.draft) == ("stock", None)
     assert plan.draft_off_reason is not None
     assert why in plan.draft_off_reason
-
-
-def test_the_drafter_is_put_on_the_gpu(
-    models: SimpleNamespace, machines: SimpleNamespace, headers: Callable[[ModelInfo], Path]
-) -> None:
-    # "draft model is not offloaded to GPU" (lmstudio-bug-tracker#458)
-    known = (headers(models.small),)
-    plan = planned(models.dense27, machines.desktop, known)
-    assert plan.draft is not None
-    assert (plan.draft.path, plan.draft.device) == (models.small.path, "CUDA0")
-    assert plan.memory[1].draft > 0
-    without = planned(models.dense27, machines.desktop, known, draft="none")
-    assert without.gpu_layers > plan.gpu_layers
-    # With no room for it at all it runs beside the target in RAM.
-    cramped = planned(models.dense27, machines.make(28, gpus=[(1.5, 1.2)]), known)
-    assert cramped.draft is not None
-    assert cramped.draft.device == "CPU"
-
-
-def test_a_drafter_never_pushes_layers_off_the_gpu(
-    models: SimpleNamespace, machines: SimpleNamespace, headers: Callable[[ModelInfo], Path]
-) -> None:
-    known = (headers(models.small),)
-    bare = planned(models.dense27, machines.big_gpu, draft="none", ctx=8192)
-    left = machines.make(60, gpus=[(24, bare.memory[1].total / 1024**3 + 1.4)])
-    plan = planned(models.dense27, left, known, ctx=8192)
-    assert (plan.kind, plan.gpu_layers) == ("all-gpu", 65)
-    assert plan.draft is not None
-    assert plan.draft.type == "ngram"
-    assert any("push layers" in reason for reason in plan.reasons)
-    # Asked for by name it does, and the plan says so.
-    asked = planned(models.dense27, left, draft=str(_real(models, headers)), ctx=8192)
-    assert asked.kind == "srhpm"
-    assert "pushes layers into RAM" in asked.reasons[0]
-
-
-def _real(models: SimpleNamespace, headers: Callable[[ModelInfo], Path]) -> Path:
-    from dataclasses import replace
-
-    return headers(replace(models.small, path=Path(__file__)))
-
-
-def test_rollback_planes_never_push_layers_off_the_gpu(
-    models: SimpleNamespace, machines: SimpleNamespace
-) -> None:
-    # unsloth PR 8875: 3.1 tokens/s with MTP against 12.1 without
-    bare = planned(models.hybrid27, machines.big_gpu, draft="none", ctx=8192, parallel=2)
-    left = machines.make(60, gpus=[(24, bare.memory[1].total / 1024**3 + 1.5)])
-    plan = planned(models.hybrid27, left, ctx=8192, parallel=2)
-    assert plan.kind == "all-gpu"
-    assert plan.draft is not None
-    assert plan.draft.type == "ngram"
-    assert planned(models.hybrid27, machines.big_gpu, ctx=8192).draft.type == "draft-mtp"  # type: ignore[union-attr]
