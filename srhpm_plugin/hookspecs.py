@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .machine.types import Machine
     from .model import ModelInfo
     from .plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
+    from .planner.cost.speculation import Speculation
+    from .planner.cost.types import Acceptance, Costs
     from .planner.outline import PlacementChoice, PlanOutline
 
 PROJECT = "srhpm_plugin"
@@ -72,6 +74,23 @@ def srhpm_plan_placement(plan: PlanOutline) -> PlacementChoice | None:
 @hookspec(firstresult=True)
 def srhpm_plan_memory(plan: PlanOutline) -> Sequence[MemoryUse] | None:
     """*First result.* Bytes per part and device for the plan so far."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_costs(plan: LaunchPlan, machine: Machine) -> Costs | None:
+    """*First result.* What the passes of a settled plan cost; ``None`` where nothing is known of
+    the devices it uses."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_acceptance(plan: LaunchPlan) -> Acceptance | None:
+    """*First result.* How much of what the plan's drafter proposes is kept."""
+
+
+@hookspec(firstresult=True)
+def srhpm_plan_speculation(plan: LaunchPlan, machine: Machine, asked: bool) -> Speculation | None:
+    """*First result.* Whether to draft, and how far; ``None`` leaves the plan's drafter as it is.
+    ``asked``: the user named the drafter."""
 
 
 @hookspec(firstresult=True)

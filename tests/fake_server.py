@@ -68,11 +68,11 @@ counter = itertools.count(1)
 lock = threading.Lock()
 
 
-def tokens_for(prompt: str, n: int) -> list[int]:
-    seed = zlib.crc32(prompt.encode())
+def tokens_for(prompt: str | list[int], n: int) -> list[int]:
+    seed = zlib.crc32(str(prompt).encode())
     tokens = [(seed >> (i % 24)) % 1000 + i for i in range(n)]
     at = options.differ_at
-    if at is not None and at < n and options.differ_in in prompt:
+    if at is not None and at < n and options.differ_in in str(prompt):
         tokens[at] += 5000
     return tokens[: max(n - options.short, 0)]
 

@@ -18,6 +18,7 @@ import psutil
 from ..backend import Command
 from ..launch.client import Client, Completion
 from ..launch.server import Progress, serve
+from ..planner.cost.pairs import Counts, counts, total
 from .prompts import Prompt
 
 _WARM_UP_TOKENS = 8
@@ -38,6 +39,7 @@ class Engine:
         memory: bytes by device name that the server takes, ``CPU`` being RAM; empty when unknown.
         free: bytes free by device name, other than ``CPU``.
         ready_path: answers 200 once the model is loaded.
+        pair: of target and drafter, where what is accepted is worth knowing later.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Engine:
     memory: dict[str, int] = field(default_factory=dict)
     free: dict[str, int] = field(default_factory=dict)
     ready_path: str = "/health"
+    pair: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class DecodeRun:
         drafted, accepted: drafted tokens and how many were kept, all rounds.
         equal_outputs, outputs: outputs with the same tokens as plain, and outputs in all; 0 of 0
             when not compared.
+        counts: drafted and accepted by position; ``None`` where the server does not say.
     """
 
     engine: str
@@ -72,6 +76,7 @@ class DecodeRun:
     accepted: int
     equal_outputs: int
     outputs: int
+    counts: Counts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``runs`` in ``bench decode --json`` (fields are only ever added)."""
@@ -303,6 +308,10 @@ class _Bench:
             accepted=sum(answer.accepted for answer in answers.values()),
             equal_outputs=sum(answers[key].tokens == r.tokens for key, r in reference.items()),
             outputs=len(reference),
+            counts=total(
+                counts(answer.timings.get("speculation") or {}, len(answer.tokens))
+                for answer in answers.values()
+            ),
         )
 
 

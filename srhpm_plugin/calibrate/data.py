@@ -1,7 +1,7 @@
 """What ``calibrate`` found out about a machine: plain data.
 
 Two engines are measured everywhere: ``ours`` (our kernels, exact passes) and ``stock`` (upstream's
-code paths in the same build). Tables by M, the tokens in a pass, hold the numbers in :data:`WIDTHS`.
+code paths in the same build). Tables by M, the tokens in a pass, are over :data:`WIDTHS`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,5 @@ def _table(data: Mapping[str, Any]) -> dict[int, float]:
     return table
 
 
-def _by_engine(
-    data: Mapping[str, Any], read: Callable[[Any], Any]
-) -> dict[EngineName, Any]:
+def _by_engine(data: Mapping[str, Any], read: Callable[[Any], Any]) -> dict[EngineName, Any]:
     return {name: read(data[name]) for name in ENGINES}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from .data import WIDTHS, Attention, Passes, Table
 
 
-def attention(
-    slopes: Table, *, heads: int, heads_kv: int, length: int, layers: int
-) -> Attention:
+def attention(slopes: Table, *, heads: int, heads_kv: int, length: int, layers: int) -> Attention:
     """The two costs of attention from how a pass's time grows with the context.
 
     Least squares over M of the relative error of ``query * M * heads * length + cell * heads_kv *
@@ -45,9 +44,7 @@ def passes(
         rebuilt: milliseconds of a pass of the deep one over one token whose graph is built anew.
         shallow_layers, deep_layers: how many they have.
     """
-    layer = {
-        m: max(0.0, (deep[m] - shallow[m]) / (deep_layers - shallow_layers)) for m in WIDTHS
-    }
+    layer = {m: max(0.0, (deep[m] - shallow[m]) / (deep_layers - shallow_layers)) for m in WIDTHS}
     fixed = {m: max(0.0, shallow[m] - shallow_layers * layer[m]) for m in WIDTHS}
     return Passes(fixed, layer, max(0.0, rebuilt - deep[1]) / deep_layers)
 
@@ -59,7 +56,7 @@ def at(table: Table, m: float) -> float:
     if m <= widths[0]:
         return table[widths[0]]
     low, high = widths[-2], widths[-1]
-    for left, right in zip(widths, widths[1:], strict=False):
+    for left, right in pairwise(widths):
         if m <= right:
             low, high = left, right
             break

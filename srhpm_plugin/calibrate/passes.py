@@ -30,14 +30,31 @@ class Bench:
     threads: int
 
     def run(
-        self, model: Path, widths: Sequence[int], depths: Sequence[int], repetitions: int, **env: str
+        self,
+        model: Path,
+        widths: Sequence[int],
+        depths: Sequence[int],
+        repetitions: int,
+        **env: str,
     ) -> dict[tuple[int, int], float]:
         """Median milliseconds of passes over M tokens behind so many others: by (M, depth).
 
         Raises:
             UserError: it failed, or said what is no result.
         """
-        argv = [str(self.program), "-m", str(model), "-n", "0", "-o", "json", "-ngl", "0", "-fa", "1"]
+        argv = [
+            str(self.program),
+            "-m",
+            str(model),
+            "-n",
+            "0",
+            "-o",
+            "json",
+            "-ngl",
+            "0",
+            "-fa",
+            "1",
+        ]
         argv += ["-p", ",".join(map(str, widths)), "-d", ",".join(map(str, depths))]
         argv += ["-r", str(repetitions), "-t", str(self.threads)]
         what = f"cannot measure passes with {self.program}"

@@ -16,7 +16,19 @@ from .data import WIDTHS, EngineName, Read
 from .fit import rising
 
 # The most used ones first: where time is short, the others get fewer rounds or none.
-_USUAL = ("Q4_K", "Q6_K", "Q8_0", "Q5_K", "Q4_0", "Q3_K", "IQ4_XS", "Q2_K", "MXFP4", "IQ3_S", "Q5_0")
+_USUAL = (
+    "Q4_K",
+    "Q6_K",
+    "Q8_0",
+    "Q5_K",
+    "Q4_0",
+    "Q3_K",
+    "IQ4_XS",
+    "Q2_K",
+    "MXFP4",
+    "IQ3_S",
+    "Q5_0",
+)
 TYPES = tuple(dict.fromkeys((*_USUAL, *PACKED)))
 FLOATS = ("F16", "BF16", "F32")
 
@@ -46,7 +58,7 @@ def reads(program: Path, threads: int) -> tuple[Read, ...]:
     Raises:
         UserError: the program failed, or said what is no measurement.
     """
-    options = {"--threads": threads, "--rounds": _MEMORY_ROUNDS}
+    options: dict[str, object] = {"--threads": threads, "--rounds": _MEMORY_ROUNDS}
     events = _events(program, ["--memory", *_argv(options)])
     found: dict[tuple[int, str], list[float]] = {}
     try:

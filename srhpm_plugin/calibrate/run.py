@@ -21,7 +21,7 @@ from . import passes as passes_of
 from . import products as products_of
 from . import serving as serving_of
 from . import shapes
-from .data import ENGINES, Calibration, EngineName
+from .data import ENGINES, WIDTHS, Calibration, EngineName
 from .passes import Bench
 from .store import facts
 
@@ -70,7 +70,7 @@ def default_threads(machine: Machine) -> int:
 def outline(machine: Machine, threads: int) -> list[str]:
     """What :func:`calibrate` would run, a line each."""
     found = programs()
-    widths = ", ".join(map(str, products_of.WIDTHS))
+    widths = ", ".join(map(str, WIDTHS))
     return [
         f"{found.kernels}: how fast memory is read by 1 to {threads} threads, huge pages and small",
         f"{found.bench}: passes over {widths} tokens of models of {shapes.SHALLOW.layers} and "
@@ -79,7 +79,7 @@ def outline(machine: Machine, threads: int) -> list[str]:
         f"{found.server}: a small model on 127.0.0.1, plain and with itself as drafter",
         f"{found.kernels}: products with {len(products_of.TYPES) + len(products_of.FLOATS)} weight "
         f"types for {widths} tokens, ours and upstream's, as many as the time allows",
-        f"{threads} threads, {SECONDS:.0f} s at most, models of random weights in a temporary folder",
+        f"{threads} threads, {SECONDS:.0f} s, models of random weights in a temporary folder",
     ]
 
 
@@ -152,7 +152,13 @@ def calibrate(machine: Machine, on_step: OnStep | None = None) -> Calibration:
 def _alone() -> Iterator[None]:
     """What a shell happens to set of ours and of the server's changes nothing, but for the
     instruction set."""
-    ours = ("SRHPM_KERNELS", "SRHPM_EXACT", "SRHPM_DRAFT_N_MIN", "SRHPM_DRAFT_LENGTHS", "SRHPM_RELAX")
+    ours = (
+        "SRHPM_KERNELS",
+        "SRHPM_EXACT",
+        "SRHPM_DRAFT_N_MIN",
+        "SRHPM_DRAFT_LENGTHS",
+        "SRHPM_RELAX",
+    )
     names = [n for n in os.environ if n in ours or n.startswith("LLAMA_ARG_")]
     before = {name: os.environ.pop(name) for name in names}
     try:

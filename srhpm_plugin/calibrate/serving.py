@@ -1,4 +1,4 @@
-"""What a server adds to its passes: a real one with a small model, plain and drafting for itself."""
+"""What a server adds to its passes: a real one, a small model, plain and drafting for itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def answers(command: Command) -> list[Completion]:
     return found[1:]
 
 
-def measure(plan: Callable[[Path], LaunchPlan], small: Path, large: Path, passes: Passes) -> Serving:
+def measure(
+    plan: Callable[[Path], LaunchPlan], small: Path, large: Path, passes: Passes
+) -> Serving:
     """What a step, a sample and a drafted token cost.
 
     Args:
@@ -53,7 +55,9 @@ def measure(plan: Callable[[Path], LaunchPlan], small: Path, large: Path, passes
     few = median(map(_per_token, answers(backend.command(plan(small)))))
     many = median(map(_per_token, answers(backend.command(plan(large)))))
     drafting = replace(
-        plan(large), draft=Draft("draft-simple", large, DRAFTED, DRAFTED, 0.0), draft_off_reason=None
+        plan(large),
+        draft=Draft("draft-simple", large, DRAFTED, DRAFTED, 0.0),
+        draft_off_reason=None,
     )
     rounds = [_cycle(one) for one in answers(backend.command(drafting))]
     return fit_serving(few, many, median(rounds), passes)
@@ -82,7 +86,9 @@ def fit_serving(few: float, many: float, cycle: float, passes: Passes) -> Servin
     The output matrix of the large vocabulary (2 MB, in the cache) counts as part of a sample.
     """
     layers = shapes.SHALLOW.layers
-    pass_ = {m: fit.at(passes.fixed, m) + layers * fit.at(passes.layer, m) for m in (1, DRAFTED + 1)}
+    pass_ = {
+        m: fit.at(passes.fixed, m) + layers * fit.at(passes.layer, m) for m in (1, DRAFTED + 1)
+    }
     thousands = (shapes.TALKER.vocab - shapes.SHALLOW.vocab) / 1000
     sample = max(0.0, (many - few) / thousands)
     step = max(0.0, few - pass_[1] - sample * shapes.SHALLOW.vocab / 1000)
@@ -90,5 +96,6 @@ def fit_serving(few: float, many: float, cycle: float, passes: Passes) -> Servin
     verify = pass_[DRAFTED + 1] + step + (DRAFTED + 1) * sample * samples
     # The drafter decodes each token, and what was verified once more.
     drafter = DRAFTED * pass_[1] + pass_[DRAFTED + 1]
-    left = cycle - verify - drafter - 4 * layers * passes.build
+    # Its two kinds of passes take turns, so both build their graph anew.
+    left = cycle - verify - drafter - 2 * layers * passes.build
     return Serving(step, sample, max(0.0, left / DRAFTED / samples))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..dropin.cache import CALIBRATION
 from ..dropin.files import read_json, write_json
 from ..errors import UserError
 from ..home import cache_dir, require_usable
@@ -30,7 +32,7 @@ _GIB = 1 << 30
 
 def path() -> Path:
     """The file."""
-    return cache_dir() / "calibration.json"
+    return cache_dir() / CALIBRATION
 
 
 def facts(machine: Machine) -> dict[str, Any]:
@@ -60,25 +62,23 @@ def _server() -> list[object] | None:
     return [str(server.resolve()), stat.st_size, stat.st_mtime_ns]
 
 
-# The last one read, and what its file looked like.
-_last: tuple[tuple[Path, int, int], Calibration | None] | None = None
-
-
 def load() -> Calibration | None:
     """What was measured last; ``None`` before, or when the file is damaged."""
-    global _last
     file = path()
     try:
         stat = file.stat()
     except OSError:
         return None
-    now = file, stat.st_mtime_ns, stat.st_size
-    if _last is None or _last[0] != now:
-        try:
-            _last = now, Calibration.from_json(read_json(file))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            _last = now, None
-    return _last[1]
+    return _read(file, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read(file: Path, _changed: int, _size: int) -> Calibration | None:
+    """Kept for as long as the file stays the same: `models` asks for each of its rows."""
+    try:
+        return Calibration.from_json(read_json(file))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def save(calibration: Calibration) -> None:

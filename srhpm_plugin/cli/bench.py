@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..bench.against import require_llama_server
 from ..bench.decode import DecodeRun, Engine, Prompts, Step, fits_together, run
 from ..bench.prompts import load_prompts, round_prompts
 from ..plan import HostRequest, LaunchPlan
+from ..planner.cost import pairs
 from ._bar import Bar, Pace
 from ._plot import require_writable, write
 from ._running import (
@@ -95,6 +96,7 @@ def decode(
             bar.show(step.text, step.done, step.total, left)
 
         runs = run(engines, prompts, tokens, rounds, show, together=together)
+    remember(engines, runs)
     if as_json:
         click.echo(
             json.dumps(
@@ -152,6 +154,13 @@ def contenders(request: HostRequest, against: Path | None = None) -> list[Engine
     return engines
 
 
+def remember(engines: Sequence[Engine], runs: Sequence[DecodeRun]) -> None:
+    """Keeps what was accepted of each pair, for the planner."""
+    for engine, result in zip(engines, runs, strict=True):
+        if engine.pair is not None and result.counts is not None:
+            pairs.remember(engine.pair, result.counts)
+
+
 @contextlib.contextmanager
 def _stock_server(program: Path | None) -> Iterator[None]:
     """Names ``program`` as the stock server, for the backend to find."""
@@ -179,6 +188,7 @@ def _engine(name: str, plan: LaunchPlan) -> Engine:
         memory={use.device: use.total for use in plan.memory},
         free={use.device: use.free for use in plan.memory if use.device != "CPU"},
         ready_path=ready_path(plan),
+        pair=pairs.key(plan.model.path, plan.draft) if plan.draft and not plan.relax else None,
     )
 
 

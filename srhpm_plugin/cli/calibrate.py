@@ -100,8 +100,8 @@ def warnings(found: Calibration, why: str | None) -> list[str]:
         said.append(f"they no longer hold: {why}; type: srhpm-plugin calibrate")
     if found.load is not None and found.load > _IDLE:
         said.append(
-            f"the machine was busy (load average {found.load:.1f}): plans will be said to be slower "
-            "than they are; measure on an idle one with: srhpm-plugin calibrate --force"
+            f"the machine was busy (load average {found.load:.1f}): plans will be said to be "
+            "slower than they are; measure on an idle one: srhpm-plugin calibrate --force"
         )
     return [*said, *found.left_out]
 
@@ -155,7 +155,11 @@ def _products(found: Calibration) -> Table:
 
     table = _table(
         "ns per 1000 bytes",
-        *(f"{'ours' if e == 'ours' else 'stock'}, M={m}" for e in ("ours", "stock") for m in WIDTHS),
+        *(
+            f"{'ours' if e == 'ours' else 'stock'}, M={m}"
+            for e in ("ours", "stock")
+            for m in WIDTHS
+        ),
     )
     for name in _SHOWN:
         ours, stock = found.products["ours"].get(name), found.products["stock"].get(name)
@@ -173,6 +177,6 @@ def _others(found: Calibration) -> list[str]:
         f"{1000 * ours.cell:.2f} of the cache",
         f"a pass over one token: {passes.fixed[1]:.3f} ms and {1000 * passes.layer[1]:.1f} us a "
         f"layer; a new graph {1000 * passes.build:.1f} us a layer",
-        f"the server: {serving.step:.3f} ms a step, {serving.sample:.4f} ms a token for each 1000 of "
-        f"the vocabulary, {serving.draft:.4f} ms a drafted one",
+        f"the server: {serving.step:.3f} ms a step, {serving.sample:.4f} ms a token for each 1000 "
+        f"of the vocabulary, {serving.draft:.4f} ms a drafted one",
     ]

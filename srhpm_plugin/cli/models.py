@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..plan import Predicted
     from ..planner.inventory import Entry
 
 
@@ -73,20 +74,20 @@ def _show(entries: list[Entry], out: Console) -> None:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     by_host = any(e.host for e in entries)
-    titles = ("model", "arch", "size", "kind", "drafter", "tokens/s", *(("host",) * by_host))
+    titles: tuple[str, ...] = ("model", "arch", "size", "kind", "drafter", "tokens/s", "stock")
+    titles += ("host",) * by_host
     for title in titles:
         table.add_column(title, overflow="fold", justify="right" if title == "size" else "left")
     notes: list[str] = []
     for e in entries:
-        cells = [e.called or short_name(e.path), "-", "-", "-", "-", "-"]
+        cells = [e.called or short_name(e.path), *("-" * 6)]
         if e.model is None:
             cells[3] = "broken" if e.host is None else "not for us"
         else:
             cells[1:3] = e.model.arch, size(e.model.nbytes)
         if e.plan is not None:
-            speed = e.plan.predicted.tok_s
             draft = draft_name(e.plan.draft) if e.plan.draft else "none"
-            cells[3:] = e.plan.kind, draft, "not measured" if speed is None else f"{speed:.1f}"
+            cells[3:] = e.plan.kind, draft, *_speeds(e.plan.predicted)
         elif e.model is not None:
             cells[3] = "does not fit"
         if by_host:
@@ -95,7 +96,23 @@ def _show(entries: list[Entry], out: Console) -> None:
         if e.reason:
             notes.append(f"{e.called or e.path}: {e.reason}")
     emit(out, table)
+    if any(e.plan and e.plan.predicted.tok_s is None for e in entries):
+        from ..calibrate import load
+
+        if load() is None:
+            notes.append(
+                "speeds are predicted once this machine was measured: srhpm-plugin calibrate"
+            )
     if notes:
         out.print()
         for note in notes:
             out.print(plain(note), soft_wrap=True)
+
+
+def _speeds(predicted: Predicted) -> tuple[str, str]:
+    """Ours and an unpatched server's; what was not measured but predicted has a tilde."""
+    if predicted.tok_s is None:
+        return "not measured", "-"
+    about = "" if predicted.basis == "measured" else "~"
+    stock = predicted.stock_tok_s
+    return f"{about}{predicted.tok_s:.1f}", "-" if stock is None else f"~{stock:.1f}"

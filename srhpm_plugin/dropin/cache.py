@@ -24,6 +24,8 @@ from .call import Call
 from .files import keep_newest, read_json, write_json
 from .gpumemory import Room, suffices
 
+CALIBRATION = "calibration.json"  # what was measured of the machine, see srhpm_plugin/calibrate
+
 _VERSION = 2
 _MOST = 200
 # More free RAM than a plan was squeezed into, by this factor, is worth another look.
@@ -52,6 +54,7 @@ def key_of(call: Call) -> str:
     files = {word: stamp for word in named if _may_be_a_path(word) and (stamp := _stamp(word))}
     # Installing a package changes the folder that it goes to.
     places: list[str | Path] = [*sys.path, config_dir() / "config.toml", *_llama_configs(call.env)]
+    places.append(cache_dir() / CALIBRATION)
     if server is not None:
         places += [server, server.parent.parent / INFO_NAME]
     original = call.original

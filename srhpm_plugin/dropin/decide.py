@@ -18,6 +18,7 @@ from ..machine.types import Machine
 from ..model import ModelInfo
 from ..native.locate import build_info
 from ..plan import HostRequest, LaunchPlan
+from ..planner.cost import pairs
 from ..planner.headers import read_header
 from ..planner.hosted import label
 from ..planner.kind import wanted_ctx
@@ -54,6 +55,11 @@ class _Facts:
     server: Path
     table: FlagTable
     said: Arguments
+
+
+# Predictions are no better than this, and what they do not count (prompts, which our kernels read
+# faster) speaks for ours. A measured speed is none to compare with: the machine may have been busy.
+_AS_GOOD = 0.95
 
 
 class _Passing(NotOurs):
@@ -245,8 +251,8 @@ def _gain(plan: LaunchPlan) -> None:
     if plan.kind == "stock":
         raise NotOurs(plan.draft_off_reason or "no plan of ours serves this model")
     ours, stock = plan.predicted.tok_s, plan.predicted.stock_tok_s
-    if ours is not None and stock is not None:
-        if ours <= stock:
+    if ours is not None and stock is not None and plan.predicted.basis == "calibrated":
+        if ours < stock * _AS_GOOD:
             raise NotOurs(f"predicted {ours:.1f} tok/s against {stock:.1f} of the host's server")
         return
     drafts = plan.draft is not None and plan.draft.type != "ngram"
@@ -271,7 +277,7 @@ def _packed(plan: LaunchPlan) -> bool:
 def _rests_on(plan: LaunchPlan) -> str:
     """What the expectation of a gain rests on, in words."""
     ours, stock = plan.predicted.tok_s, plan.predicted.stock_tok_s
-    if ours is not None and stock is not None:
+    if ours is not None and stock is not None and plan.predicted.basis == "calibrated":
         return f"{ours:.1f} tok/s predicted against {stock:.1f} ({plan.predicted.basis})"
     parts = []
     if plan.kind in ("srhpm", "moe") and _packed(plan):
@@ -306,6 +312,7 @@ def _answer(
     placed_by_host = places_itself(said) and any(use.device != CPU for use in plan.memory)
     # What is measured where the host decides is not the plan's.
     facts["plan"] = None if speculates or placed_by_host else plan_key(plan)
+    facts["pair"] = None if speculates else pairs.policy(plan)
     answer = merge(
         plan,
         said,

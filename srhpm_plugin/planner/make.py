@@ -15,6 +15,8 @@ from ..plan import DraftChoice, HostRequest, LaunchPlan, PlanKind, Predicted
 from ..plugins import plugins
 from .caches import add_caches
 from .checks import check_cache_types, check_request
+from .cost.costs import why_unknown
+from .cost.speculation import Speculation
 from .drafter import ngram_draft
 from .headers import read_header
 from .kernels import asked, kernel_reasons, setting_of
@@ -66,6 +68,14 @@ def make_plan(
         choice = _draft(request, model, machine, known)
     threads, threads_why = hook.srhpm_plan_threads(request=request, machine=machine)
     start = replace(outline(request, model, machine, kind, choice), threads=threads)
+    plan, choice = _settle(start, why, threads_why)
+    plan = _speculate(start, plan, choice, (why, threads_why))
+    return _finish(plan, machine, backend, command)
+
+
+def _settle(start: PlanOutline, why: str, threads_why: str) -> tuple[LaunchPlan, DraftChoice]:
+    """The plan with everything in its place, and the drafter that there was room for."""
+    request, model, kind = start.request, start.model, start.kind
     settled, fit_why = _fit_with_kernels(start)
     settled, cache_why = add_caches(settled)
     if kind in ("all-gpu", "moe") and settled.plan.gpu_layers < all_layers(model):
@@ -79,9 +89,43 @@ def make_plan(
         *_ctx_reasons(request, model),
         *fit_why,
         *cache_why,
-        *machine.notes,
+        *start.machine.notes,
     )
-    return _finish(_plan(request, settled, kind, reasons), machine, backend, command)
+    return _plan(request, settled, kind, reasons), settled.plan.choice
+
+
+def _speculate(
+    start: PlanOutline, plan: LaunchPlan, choice: DraftChoice, words: tuple[str, str]
+) -> LaunchPlan:
+    """The plan with the lengths that pay, with n-grams where a model that nobody asked for would
+    lose, or without a drafter. What changes takes other room, so all is placed again."""
+    said = _ask_speculation(start, plan)
+    if said is None:
+        return plan
+    if said.draft == plan.draft:
+        return replace(plan, reasons=(*plan.reasons, *said.reasons))
+    if said.draft is not None:
+        other = replace(choice, draft=said.draft, reasons=(*choice.reasons, *said.reasons))
+        return _settle(replace(start, choice=other), *words)[0]
+    reasons = (*choice.reasons, f"no drafting: {said.off_reason}")
+    none = DraftChoice(None, off_reason=said.off_reason, reasons=reasons)
+    if plan.draft is not None and plan.draft.type != "ngram":
+        ngrams = DraftChoice(ngram_draft(), reasons=(*reasons, "n-grams draft instead"))
+        again, _ = _settle(replace(start, choice=ngrams), *words)
+        said = _ask_speculation(start, again)
+        if said is None or said.draft == again.draft:
+            return again
+        if said.draft is not None:
+            ngrams = replace(ngrams, draft=said.draft, reasons=(*ngrams.reasons, *said.reasons))
+            return _settle(replace(start, choice=ngrams), *words)[0]
+    return _settle(replace(start, choice=none), *words)[0]
+
+
+def _ask_speculation(start: PlanOutline, plan: LaunchPlan) -> Speculation | None:
+    said: Speculation | None = plugins().hook.srhpm_plan_speculation(
+        plan=plan, machine=start.machine, asked=start.request.draft != "auto"
+    )
+    return said
 
 
 def _draft(
@@ -204,9 +248,15 @@ def _finish(plan: LaunchPlan, machine: Machine, backend: Backend, command: bool)
     predicted = plugins().hook.srhpm_plan_predict(plan=plan, machine=machine)
     reasons = plan.reasons
     if predicted is None or predicted.tok_s is None:
-        reasons += ("its speed has not been measured on this machine",)
+        reasons += (f"its speed has not been measured on this machine{_unknown(plan, machine)}",)
     plan = replace(plan, predicted=predicted or Predicted(), reasons=reasons)
     if command:
         start = backend.command(plan)
         plan = replace(plan, argv=start.argv, env=start.env)
     return plan
+
+
+def _unknown(plan: LaunchPlan, machine: Machine) -> str:
+    """Why it is not predicted either, as the end of a sentence."""
+    why = why_unknown(plan, machine)
+    return f", nor can it be predicted: {why}" if why else ""

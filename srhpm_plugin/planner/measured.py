@@ -73,7 +73,7 @@ def measured(plan: LaunchPlan) -> Predicted | None:
         return None
     tokens, drafted, accepted, seconds = 0, 0, 0, 0.0
     hosts: dict[str, None] = {}
-    for path, facts in _records():
+    for path, facts in launches():
         if facts.get("plan") != key:
             continue
         live = records.read_live(path)
@@ -96,8 +96,8 @@ def measured(plan: LaunchPlan) -> Predicted | None:
     )
 
 
-def _records() -> list[tuple[Path, dict[str, Any]]]:
-    """All of them, the newest first."""
+def launches() -> list[tuple[Path, dict[str, Any]]]:
+    """The records of all starts by hosts, the newest first, each with its path."""
     try:
         paths = sorted(records.folder().glob("*.json"), reverse=True)
     except OSError:

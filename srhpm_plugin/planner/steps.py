@@ -9,10 +9,14 @@ from ..hookspecs import hookimpl
 from ..machine.types import Machine
 from ..model import ModelInfo
 from ..plan import DraftChoice, HostRequest, LaunchPlan, MemoryUse, PlanKind, Predicted
+from .cost.acceptance import acceptance
+from .cost.costs import costs
+from .cost.predict import predict
+from .cost.speculation import Speculation, speculation
+from .cost.types import Acceptance, Costs
 from .drafter import choose_draft
 from .kernels import are_packed
 from .kind import choose_kind
-from .measured import measured
 from .memory import memory
 from .outline import PlacementChoice, PlanOutline
 from .place import place
@@ -54,6 +58,24 @@ def srhpm_plan_memory(plan: PlanOutline) -> Sequence[MemoryUse]:
 
 
 @hookimpl
-def srhpm_plan_predict(plan: LaunchPlan) -> Predicted:
-    """A speed is said only where it was measured, see :mod:`.measured`."""
-    return measured(plan) or Predicted()
+def srhpm_plan_costs(plan: LaunchPlan, machine: Machine) -> Costs | None:
+    """See :mod:`.cost.costs`."""
+    return costs(plan, machine)
+
+
+@hookimpl
+def srhpm_plan_acceptance(plan: LaunchPlan) -> Acceptance | None:
+    """See :mod:`.cost.acceptance`."""
+    return acceptance(plan)
+
+
+@hookimpl
+def srhpm_plan_speculation(plan: LaunchPlan, machine: Machine, asked: bool) -> Speculation | None:
+    """See :mod:`.cost.speculation`."""
+    return speculation(plan, machine, asked)
+
+
+@hookimpl
+def srhpm_plan_predict(plan: LaunchPlan, machine: Machine) -> Predicted:
+    """What was measured comes before what the calibration says, see :mod:`.cost.predict`."""
+    return predict(plan, machine) or Predicted()
