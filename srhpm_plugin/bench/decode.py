@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import psutil
@@ -65,6 +65,7 @@ class DecodeRun:
         equal_outputs, outputs: outputs with the same tokens as plain, and outputs in all; 0 of 0
             when not compared.
         counts: drafted and accepted by position; ``None`` where the server does not say.
+        context: tokens in the cache, on average while answers were generated.
     """
 
     engine: str
@@ -77,6 +78,7 @@ class DecodeRun:
     equal_outputs: int
     outputs: int
     counts: Counts | None = None
+    context: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``runs`` in ``bench decode --json`` (fields are only ever added)."""
@@ -310,6 +312,10 @@ class _Bench:
             outputs=len(reference),
             counts=total(
                 counts(answer.timings.get("speculation") or {}, len(answer.tokens))
+                for answer in answers.values()
+            ),
+            context=fmean(
+                int(answer.timings.get("prompt_n") or 0) + len(answer.tokens) / 2
                 for answer in answers.values()
             ),
         )

@@ -34,6 +34,7 @@ from ._running import (
     without_draft,
 )
 from .bench_kernels import kernels
+from .bench_predictions import predictions
 
 # Fewer passes than these tokens take last hardly longer than the clock's and the scheduler's whims.
 _TOKENS_LEAST = 16
@@ -46,6 +47,7 @@ def command() -> None:
 
 
 command.add_command(kernels)
+command.add_command(predictions)
 
 
 @command.command("decode")
@@ -141,16 +143,16 @@ def contenders(request: HostRequest, against: Path | None = None) -> list[Engine
     """
     plan = make_plan(request)
     stock = replace(request, backend="stock", relax=0.0)
-    with _stock_server(against):
+    with stock_server(against):
         stock_plain = make_plan(replace(stock, draft="none"))
-        engines = [_engine("stock plain", stock_plain)]
+        engines = [engine_of("stock plain", stock_plain)]
         if plan.draft is not None:
             same = str(plan.draft.path) if plan.draft.path else request.draft
             same = "ngram" if plan.draft.type == "ngram" else same
             stock_plan = make_plan(replace(stock, draft=same))
             if stock_plan.draft is not None:
-                engines.append(_engine("stock with drafter", stock_plan))
-    engines.append(_engine(plan.backend if plan.backend != "stock" else "plan", plan))
+                engines.append(engine_of("stock with drafter", stock_plan))
+    engines.append(engine_of(plan.backend if plan.backend != "stock" else "plan", plan))
     return engines
 
 
@@ -162,7 +164,7 @@ def remember(engines: Sequence[Engine], runs: Sequence[DecodeRun]) -> None:
 
 
 @contextlib.contextmanager
-def _stock_server(program: Path | None) -> Iterator[None]:
+def stock_server(program: Path | None) -> Iterator[None]:
     """Names ``program`` as the stock server, for the backend to find."""
     before = os.environ.get(_STOCK_SERVER)
     if program is not None:
@@ -176,7 +178,8 @@ def _stock_server(program: Path | None) -> Iterator[None]:
             del os.environ[_STOCK_SERVER]
 
 
-def _engine(name: str, plan: LaunchPlan) -> Engine:
+def engine_of(name: str, plan: LaunchPlan) -> Engine:
+    """A plan as a contender."""
     from ..planner.hosted import title
 
     return Engine(
