@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tiny_models", "toy_host"]  # beside this file
+pytest_plugins = ["calibrations", "tiny_models", "toy_host"]  # beside this file
 
 # A background job (as CI may be) starts with SIGINT ignored, one that outlives its terminal with
 # SIGHUP, and so would every child of it: the tests that send them would wait for ever.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..calibrate import Calibration
+    from ..machine.types import Machine
 
 # What is left of a machine's own work. One busy core halves a memory's speed for the others.
 _IDLE = 0.5
@@ -43,12 +44,12 @@ def command(*, force: bool, show: bool, dry_run: bool, as_json: bool) -> None:
         _show_last(found, why, as_json)
         return
     if dry_run:
-        _dry_run(as_json)
+        _dry_run(machine, as_json)
         return
     if found is None or why is not None or force:
         if why:
             click.echo(f"The last figures no longer hold: {why}.", err=True)
-        found, why = _measure(as_json), None
+        found, why = _measure(machine, as_json), None
     elif not as_json:
         click.echo("These figures still hold; --force measures again.", err=True)
     _report(found, why, as_json)
@@ -62,11 +63,9 @@ def _show_last(found: Calibration | None, why: str | None, as_json: bool) -> Non
     _report(found, why, as_json)
 
 
-def _dry_run(as_json: bool) -> None:
+def _dry_run(machine: Machine, as_json: bool) -> None:
     from ..calibrate.run import default_threads, outline
-    from ..machine.probe import probe
 
-    machine = probe()
     lines = outline(machine, default_threads(machine))
     if as_json:
         click.echo(json.dumps({"would_run": lines}, indent=2))
@@ -75,16 +74,13 @@ def _dry_run(as_json: bool) -> None:
         click.echo(line)
 
 
-def _measure(quiet: bool) -> Calibration:
+def _measure(machine: Machine, quiet: bool) -> Calibration:
     from .. import calibrate
     from ..calibrate.run import calibrate as measure
     from ..home import require_usable
-    from ..machine.probe import probe
-    from ..plugins import plugins
     from ._bar import Bar
 
     require_usable()
-    machine = probe(plugins().backend("srhpm").server())
     with Bar(show=not quiet) as bar:
         found = measure(
             machine, lambda done, total, text: bar.show(text, done, total, total - done)

@@ -73,7 +73,9 @@ def test_a_table(folder: Path, smollm2: Path) -> None:
     (folder / "smol.gguf").symlink_to(smollm2)
     (folder / "[red]broken.gguf").write_bytes(smollm2.read_bytes()[:5000])
     output = models().output
-    assert re.search(r"^smol +llama +92\.1 MiB +srhpm +ngram +not measured +-$", output, re.MULTILINE)
+    row = r"^smol +llama +92\.1 MiB +srhpm +ngram +not measured +-$"
+    assert re.search(row, output, re.MULTILINE)
+    assert "srhpm-plugin calibrate" in output
     assert re.search(r"^\[red\]broken +- +- +broken", output, re.MULTILINE)
     assert re.search(r"\[red\]broken\.gguf: .*truncated", output)
     assert "\x1b" not in output

@@ -103,6 +103,13 @@ def configuration(starting: Callable[..., str], place: Any, model: Path) -> str:
     return starting()
 
 
+def figures(starting: Callable[..., str], place: Any, model: Path) -> str:
+    calibration = Path(os.environ["SRHPM_HOME"]) / "cache" / "calibration.json"
+    calibration.parent.mkdir(parents=True, exist_ok=True)
+    calibration.write_text("{}")
+    return starting()
+
+
 def llama_configuration(starting: Callable[..., str], place: Any, model: Path) -> str:
     folder = model.parent / "llama.cpp"
     folder.mkdir()
@@ -124,6 +131,7 @@ def llama_configuration(starting: Callable[..., str], place: Any, model: Path) -
         note,
         original,
         configuration,
+        figures,
         llama_configuration,
     ],
 )

@@ -250,6 +250,7 @@ def headers(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModelInfo], Path]:
     that need not exist."""
     from srhpm_plugin.errors import UserError
     from srhpm_plugin.planner import drafter, headers, make, names
+    from srhpm_plugin.planner.cost import costs
 
     seen: dict[Path, ModelInfo] = {}
 
@@ -260,7 +261,7 @@ def headers(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModelInfo], Path]:
             return headers.read_header(path)
         raise UserError(f"cannot read {path}", "it is truncated", "download it again")
 
-    for module in (drafter, make, names):
+    for module in (costs, drafter, make, names):
         monkeypatch.setattr(module, "read_header", read)
 
     def show(info: ModelInfo) -> Path:
