@@ -81,6 +81,9 @@ class FakeEngine:
             "/infill": self._completion,
             "/v1/responses": self._responses,
             "/v1/messages": self._messages,
+            "/v1/messages/count_tokens": lambda body: JSONResponse(
+                {"input_tokens": len(body["messages"])}
+            ),
             "/v1/embeddings": self._embeddings,
             "/tokenize": lambda body: JSONResponse(
                 {"tokens": list(range(len(str(body["content"]).split())))}
@@ -306,10 +309,12 @@ def _error(status: int, kind: str, message: str) -> Response:
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
+def listening(app: Any, config: uvicorn.Config | None = None) -> Iterator[str]:
     """The URL under which an application is served for real, from a thread: httpx's own transport
     for applications hands answers over only when they are whole."""
-    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
+    if config is None:
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    config.port = 0
     server = uvicorn.Server(config)
     sock = config.bind_socket()
     sock.listen()  # clients that come before the thread has begun wait

@@ -13,11 +13,13 @@ from types import FrameType
 
 import httpx
 import uvicorn
+from starlette.types import ASGIApp
 
 from .. import home
 from ..errors import UserError
 from ..launch import ports
 from ..plugins import plugins
+from . import connections
 from .app import Parts, create_app
 from .catalog import ModelCatalog
 from .front import in_front_of
@@ -31,7 +33,6 @@ SERVER = "srhpm-plugin"
 _NEXT_PORTS = 20
 _GRACE_S = 5  # what is being answered may take this long when we are told to stop
 _HEADER_BYTES = 64 << 10
-_CONNECTIONS = 2000
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,15 @@ def run(
         ready: called once requests are answered.
         stopping: called at the first signal.
     """
-    config = uvicorn.Config(
-        create_app(parts),
+    connections.allow_many()
+    with _logged(), address.sock, contextlib.suppress(KeyboardInterrupt):
+        _Server(config_of(create_app(parts)), ready, stopping).run(sockets=[address.sock])
+
+
+def config_of(app: ASGIApp) -> uvicorn.Config:
+    """How the application is served."""
+    return uvicorn.Config(
+        app,
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -137,10 +145,9 @@ def run(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=_HEADER_BYTES,
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=connections.MOST,
+        http=connections.Connection,
     )
-    with _logged(), address.sock, contextlib.suppress(KeyboardInterrupt):
-        _Server(config, ready, stopping).run(sockets=[address.sock])
 
 
 class _Server(uvicorn.Server):

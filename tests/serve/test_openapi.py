@@ -60,4 +60,4 @@ def test_every_described_route_is_there(served: str) -> None:
     described = {(p, method) for p, methods in DESCRIPTION["paths"].items() for method in methods}
     assert described <= ours
     mine = {(p, m) for p, m in ours if p.startswith(("/v1", "/srhpm", "/metrics")) and m != "head"}
-    assert mine - described == {("/v1/messages/count_tokens", "post")}
+    assert mine <= described
