@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from ..app import Parts
 from ..interfaces import Loaded, NoSuchModelError, NotOursError, ServedModel
+from ..store import OWN
 from .body import read_body
 from .describe import contents_of, facts_of
 from .errors import ApiError, model_not_found
@@ -123,7 +124,8 @@ async def delete(parts: Parts, request: Request) -> Response:
         model = await asyncio.to_thread(parts.catalog.find, name)
     except NoSuchModelError:
         raise model_not_found(name) from None
-    await parts.scheduler.unload(model)
+    if model.origin == OWN:  # its file cannot go on Windows while it is in use
+        await parts.scheduler.unload(model)
     try:
         await asyncio.to_thread(parts.store.delete, model)
     except NotOursError as error:
@@ -144,7 +146,7 @@ async def check_new_name(parts: Parts, name: str, what: str) -> None:
         there = await asyncio.to_thread(parts.catalog.find, full_name(name))
     except NoSuchModelError:
         return
-    if there.origin != "own" and there.name == full_name(name):
+    if there.origin != OWN and there.name == full_name(name):
         raise ApiError(400, f"{there.name} belongs to {there.origin}: choose another name")
 
 

@@ -154,7 +154,7 @@ def test_copy_and_delete(
     assert catalog.models == [original] and scheduler.unloaded == ["me/twin:latest"]
 
 
-def test_what_cannot_be_copied_or_deleted(client: httpx.Client) -> None:
+def test_what_cannot_be_copied_or_deleted(client: httpx.Client, scheduler: FakeScheduler) -> None:
     def copy(source: str, destination: str) -> tuple[int, str]:
         body = {"source": source, "destination": destination}
         answer = client.post("/api/copy", json=body)
@@ -168,6 +168,7 @@ def test_what_cannot_be_copied_or_deleted(client: httpx.Client) -> None:
     assert copy("fake", "fake")[0] == 400  # another host's name
     answer = client.request("DELETE", "/api/delete", json={"name": "fake"})
     assert answer.status_code == 403 and "belongs to ollama" in answer.json()["error"]
+    assert scheduler.unloaded == []  # and it stays loaded
     answer = client.request("DELETE", "/api/delete", json={"name": "nobody"})
     assert answer.json() == {"error": "model 'nobody' not found"}
 
