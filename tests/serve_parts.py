@@ -90,10 +90,14 @@ class FakeCatalog:
         return sorted(self.models, key=lambda m: m.modified, reverse=True)
 
     def find(self, name: str) -> ServedModel:
-        for model in self.models:
-            if model.name in (name, f"{name}:latest"):
-                return model
-        raise NoSuchModelError(name)
+        found = self.known(name)
+        if found is None:
+            raise NoSuchModelError(name)
+        return found
+
+    def known(self, name: str) -> ServedModel | None:
+        named = (m for m in self.models if m.name in (name, f"{name}:latest"))
+        return next(named, None)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,13 @@ class ModelCatalog:
             raise NoSuchModelError(name)
         return found
 
+    def known(self, name: str) -> ServedModel | None:
+        """See :meth:`.interfaces.Catalog.known`."""
+        if self._looked < 0:  # never yet
+            return None
+        self._refresh()
+        return _match(name, self._named())
+
     def _named(self) -> Mapping[str, ServedModel]:
         """By name; our own come first, and hide a host's or a file's of the same name."""
         named: dict[str, ServedModel] = {}

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import UserError
 from .app import Parts
-from .interfaces import Catalog, Need, NoSuchModelError, ServedModel
+from .interfaces import Catalog, Need, NoSuchModelError, ServedModel, find
 from .planning import machine_now, plan_for
 from .refusals import refusal
 from .settings import Settings
@@ -143,7 +143,7 @@ class Front:
     async def _ours(self, path: str, name: str) -> bool:
         """Whether our routes answer for the model."""
         try:
-            model = self._catalog.find(name)
+            model = await find(self._catalog, name)
         except NoSuchModelError:
             return False
         theirs = await self._names()

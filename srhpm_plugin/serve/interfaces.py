@@ -6,6 +6,7 @@ turn requests into leases and streams. None of them knows another's inside.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -157,6 +158,16 @@ class Catalog(Protocol):
         Raises:
             NoSuchModelError: there is none.
         """
+
+    def known(self, name: str) -> ServedModel | None:
+        """The same at once; ``None`` also where folders would have to be looked at."""
+
+
+async def find(catalog: Catalog, name: str) -> ServedModel:
+    """See :meth:`Catalog.find`. Meanwhile others are answered, however slow the disk is; a model
+    that is known costs no change of threads."""
+    found = catalog.known(name)
+    return await asyncio.to_thread(catalog.find, name) if found is None else found
 
 
 class Scheduler(Protocol):

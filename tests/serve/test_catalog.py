@@ -158,6 +158,16 @@ def test_listings_never_wait_for_a_slow_disk(
     assert {m.name for m in catalog.all()} == {"a", "b"}
 
 
+def test_what_is_known_is_known_without_a_look(machine: Machine, catalog: ModelCatalog) -> None:
+    machine.files = [machine.file("tiny.gguf")]
+    assert catalog.known("tiny") is None and machine.looks == 0
+    catalog.all()
+    machine.gate.clear()
+    found = catalog.known("Tiny")
+    assert found is not None and found.path == machine.files[0]
+    assert catalog.known("huge") is None and machine.looks == 1
+
+
 def test_a_new_model_is_found_by_its_name(
     machine: Machine, catalog: ModelCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

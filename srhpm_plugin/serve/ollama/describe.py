@@ -91,7 +91,15 @@ class Contents:
 
 async def facts_of(model: ServedModel) -> Facts:
     """Cheap when asked again; what cannot be read is left empty."""
-    return await asyncio.to_thread(_facts, model)
+    key = (model.path, model.mmproj, model.digest, model.nbytes, model.modified)
+    facts = _known.get(key)
+    if facts is None:
+        facts = await asyncio.to_thread(_facts, model)
+        if len(_known) >= _CACHED:
+            _known.clear()
+        if facts.family:  # it could be read
+            _known[key] = facts
+    return facts
 
 
 def _facts(model: ServedModel) -> Facts:
@@ -102,6 +110,8 @@ def _facts(model: ServedModel) -> Facts:
     return facts
 
 
+# Before every answer, so without a change of threads; what catalogs say of a file changes with it.
+_known: dict[tuple[object, ...], Facts] = {}
 _lock = threading.Lock()
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from .. import interfaces
 from ..app import Parts
 from ..interfaces import NoSuchModelError, ServedModel
 from .describe import Facts
@@ -15,14 +14,14 @@ _NO_MAX = ("gpt-oss", "gptoss")  # these have learned low, medium and high
 
 
 async def find(parts: Parts, name: str, missing: str = "model '{}' not found") -> ServedModel:
-    """The model of that name. In a thread: for an unknown name the catalog reads disks.
+    """The model of that name.
 
     Raises:
         ApiError: 404 in the words of ``missing`` (clients compare them, and some pull the model
             then), there is none; 400, our server cannot run it.
     """
     try:
-        model = await asyncio.to_thread(parts.catalog.find, name)
+        model = await interfaces.find(parts.catalog, name)
     except NoSuchModelError:
         raise ApiError(404, missing.format(name)) from None
     if model.unfit is not None:

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from .. import interfaces
 from ..app import Parts
 from ..interfaces import NoSuchModelError, ServedModel
 from . import check, defaults
@@ -88,7 +89,7 @@ def _endpoint(parts: Parts, service: _Service) -> Callable[[Request], object]:
             body = check.parse(await request.body())
             service.check(body)
             name = body["model"]
-            model = _find(parts, name)
+            model = await _find(parts, name)
         except ClientDisconnect:
             return Response(status_code=400)
         except Problem as problem:
@@ -109,9 +110,9 @@ def _endpoint(parts: Parts, service: _Service) -> Callable[[Request], object]:
     return endpoint
 
 
-def _find(parts: Parts, name: str) -> ServedModel:
+async def _find(parts: Parts, name: str) -> ServedModel:
     try:
-        model = parts.catalog.find(name)
+        model = await interfaces.find(parts.catalog, name)
     except NoSuchModelError as error:
         what = (
             f"model {name!r} is not here: /v1/models and `srhpm-plugin models` list those that are"
@@ -134,7 +135,7 @@ def _model(parts: Parts) -> Callable[[Request], object]:
     async def model(request: Request) -> Response:
         name = request.path_params["model"]
         try:
-            return JSONResponse({**_listed(_find(parts, name)), "id": name})
+            return JSONResponse({**_listed(await _find(parts, name)), "id": name})
         except Problem as problem:
             return _error(_OPENAI, problem)
 
