@@ -16,6 +16,7 @@ from .errors import ApiError
 
 _INT32: Final = 2**31 - 1
 _MOST_STOPS: Final = 256
+_LEAST_CTX: Final = 4  # as in Ollama's scheduler; with one token llama-server aborts
 
 SAMPLING: Final[Mapping[str, int | float]] = MappingProxyType(
     {
@@ -85,7 +86,7 @@ class Options:
         """How the model must be loaded. Zero and less leave it to the plan, as in Ollama."""
         ctx, layers, threads = (self.get(n) for n in ("num_ctx", "num_gpu", "num_thread"))
         return Need(
-            ctx=ctx if ctx and ctx > 0 else self._model.ctx,
+            ctx=max(ctx, _LEAST_CTX) if ctx and ctx > 0 else self._model.ctx,
             embedding=embedding,
             gpu_layers=layers if layers is not None and layers >= 0 else None,
             threads=threads if threads and threads > 0 else None,

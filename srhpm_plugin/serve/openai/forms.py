@@ -114,6 +114,9 @@ class Anthropic:
         return b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
+_NOT_UNDERSTOOD = ("Failed to parse tools", "Failed to parse messages")
+
+
 def from_engine(status: int, body: bytes) -> Problem:
     """What ``llama-server`` says is wrong."""
     message, code = body[:500].decode("utf-8", "replace").strip(), None
@@ -122,6 +125,8 @@ def from_engine(status: int, body: bytes) -> Problem:
         message = str(said["message"])
         if said.get("type") == "exceed_context_size_error":
             code = "context_length_exceeded"  # OpenAI's word, which clients look for
+        if message.startswith(_NOT_UNDERSTOOD):
+            status = 400  # for which it has 500
     except (ValueError, KeyError, TypeError):
         pass
     return Problem(status, message or f"the model's server answered {status}", code)

@@ -113,6 +113,8 @@ def test_the_store_comes_before_defaults_and_the_request_before_the_store(
     whole(client, messages=[{"role": "system", "content": "mine"}, *HI], options={"num_ctx": 9})
     assert [m["content"] for m in fake_engine.last["messages"]] == ["a", "b", "mine", "hi"]
     assert scheduler.leases[-1][1].ctx == 9
+    whole(client, options={"num_ctx": 1})  # a server would not start
+    assert scheduler.leases[-1][1].ctx == 4
 
 
 def test_keep_alive_in_all_its_forms(client: httpx.Client, scheduler: FakeScheduler) -> None:

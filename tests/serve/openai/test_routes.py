@@ -232,6 +232,14 @@ def test_what_the_engine_refuses_comes_in_the_apis_form(
             "param": None,
         }
     }
+    # llama-server's own fault, it says, where it is the client's.
+    said_of_tools = {"code": 500, "message": "Failed to parse tools: x", "type": "server_error"}
+    fake_engine.script["/v1/chat/completions"] = lambda body: JSONResponse(
+        {"error": said_of_tools}, 500
+    )
+    answer = ask(client, "/v1/chat/completions", {"messages": HI, "tools": "x"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
     answer = ask(client, "/v1/messages", {"messages": HI, "max_tokens": 1})
     error = {"type": "invalid_request_error", "message": "too long"}
     assert answer.json() == {"type": "error", "error": error}
