@@ -25,7 +25,7 @@ said = dict(zip(argv, argv[1:]))
 def say(event, **more):
     print(json.dumps(dict(more, event=event)), flush=True)
 def layers(path):
-    return 26 if "deep" in path else 16 if "attention" in path else 2
+    return 26 if "deep" in path else 24 if "attention" in path else 2
 if "--list-devices" not in argv:
     with open({log!r}, "a") as log:
         log.write(json.dumps([name, argv, os.environ.get("SRHPM_KERNELS")]) + "\\n")

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from ..bench.kernels import environment
 from ..errors import UserError
@@ -15,7 +14,7 @@ from . import fit, shapes
 from .data import WIDTHS, Attention, Passes
 
 _AGAIN = "build it again: srhpm-plugin native build --force"
-_REPETITIONS = 15
+_REPETITIONS = 40
 _LONG_REPETITIONS = 7
 _SECONDS = 120.0
 _NO_REUSE = "LLAMA_GRAPH_REUSE_DISABLE"  # upstream's, for measuring
@@ -37,7 +36,8 @@ class Bench:
         repetitions: int,
         **env: str,
     ) -> dict[tuple[int, int], float]:
-        """Median milliseconds of passes over M tokens behind so many others: by (M, depth).
+        """Milliseconds of passes over M tokens behind so many others: by (M, depth), the lower
+        quartile, as what comes in between only adds.
 
         Raises:
             UserError: it failed, or said what is no result.
@@ -79,7 +79,7 @@ class Bench:
             raise UserError(what, f"exit code {done.returncode}: {said[:200]}", _AGAIN)
         try:
             found = {
-                (entry["n_prompt"], entry["n_depth"]): median(entry["samples_ns"]) / 1e6
+                (entry["n_prompt"], entry["n_depth"]): quartile(entry["samples_ns"]) / 1e6
                 for entry in json.loads(done.stdout)
             }
             return {(m, depth): found[m, depth] for m in widths for depth in depths}
@@ -87,35 +87,61 @@ class Bench:
             raise UserError(what, "what it says is no result", _AGAIN) from None
 
 
-def overhead(bench: Bench, shallow: Path, deep: Path) -> Passes:
-    """What passes cost beside weights and attention.
+def quartile(times: Sequence[float]) -> float:
+    """The least value that a quarter of them do not exceed."""
+    return sorted(times)[(len(times) - 1) // 4]
+
+
+Samples = dict[tuple[str, int, int], float]
+"""Milliseconds by what was run (a shape's name, ``anew`` with the graph built each time), M and
+depth."""
+
+ANEW = "anew"
+
+
+def samples(bench: Bench, shallow: Path, deep: Path, looker: Path) -> Samples:
+    """One round of everything that :func:`overhead` and :func:`attention` are made of.
 
     Raises:
         UserError: see :meth:`Bench.run`.
     """
-    few = bench.run(shallow, WIDTHS, (0,), _REPETITIONS)
-    many = bench.run(deep, WIDTHS, (0,), _REPETITIONS)
-    anew = bench.run(deep, (1,), (0,), _REPETITIONS, **{_NO_REUSE: "1"})
+    far = (0, shapes.LOOKER_CTX)
+    runs = {
+        shapes.SHALLOW.name: bench.run(shallow, WIDTHS, (0,), _REPETITIONS),
+        shapes.DEEP.name: bench.run(deep, WIDTHS, (0,), _REPETITIONS),
+        ANEW: bench.run(deep, (1,), (0,), _REPETITIONS, **{_NO_REUSE: "1"}),
+        shapes.LOOKER.name: bench.run(looker, WIDTHS, far, _LONG_REPETITIONS),
+    }
+    return {(name, *key): ms for name, found in runs.items() for key, ms in found.items()}
+
+
+def least(rounds: Sequence[Samples]) -> Samples:
+    """Of rounds at different moments the best of each: while another program has one of the
+    processors, threads that wait for each other wait for it too, for as long as it runs."""
+    return {key: min(found[key] for found in rounds) for key in rounds[0]}
+
+
+def overhead(found: Samples) -> Passes:
+    """What passes cost beside weights and attention."""
+    few = {m: found[shapes.SHALLOW.name, m, 0] for m in WIDTHS}
+    many = {m: found[shapes.DEEP.name, m, 0] for m in WIDTHS}
     return fit.passes(
-        {m: few[m, 0] for m in WIDTHS},
-        fit.rising({m: many[m, 0] for m in WIDTHS}),
-        anew[1, 0],
+        fit.rising(few),
+        fit.rising(many),
+        found[ANEW, 1, 0],
         shallow_layers=shapes.SHALLOW.layers,
         deep_layers=shapes.DEEP.layers,
     )
 
 
-def attention(bench: Bench, looker: Path) -> Attention:
-    """What attention costs by context.
-
-    Raises:
-        UserError: see :meth:`Bench.run`.
-    """
-    far = shapes.LOOKER_CTX
-    found = bench.run(looker, WIDTHS, (0, far), _LONG_REPETITIONS)
-    shape = shapes.LOOKER
+def attention(found: Samples) -> Attention:
+    """What attention costs by context."""
+    far, shape = shapes.LOOKER_CTX, shapes.LOOKER
+    slopes = {
+        m: max(0.0, found[shape.name, m, far] - found[shape.name, m, 0]) / far for m in WIDTHS
+    }
     return fit.attention(
-        {m: max(0.0, found[m, far] - found[m, 0]) / far for m in WIDTHS},
+        slopes,
         heads=shape.heads,
         heads_kv=shape.heads_kv,
         length=shape.length,

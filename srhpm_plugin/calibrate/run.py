@@ -22,11 +22,12 @@ from . import products as products_of
 from . import serving as serving_of
 from . import shapes
 from .data import ENGINES, WIDTHS, Calibration, EngineName
-from .passes import Bench
+from .passes import Bench, Samples
 from .store import facts
 
-# All but the products take about ten seconds; these get what is left of the minute.
-SECONDS = 55.0
+# Passes take a few seconds each time; products get what is left of the minute.
+SECONDS = 56.0
+_LAST_ROUND = 6.0
 _CTX = 4096
 
 OnStep = Callable[[float, float, str], None]
@@ -120,19 +121,33 @@ def calibrate(machine: Machine, on_step: OnStep | None = None) -> Calibration:
             made = plan(files[shapes.SHALLOW], backend)
             env = plugins().backend(backend).command(made).env
             benches[engine] = Bench(found.bench, env, threads)
-        overhead, looked = {}, {}
-        for engine, bench in benches.items():
-            say(f"passes and layers, {engine}")
-            overhead[engine] = passes_of.overhead(bench, files[shapes.SHALLOW], files[shapes.DEEP])
-            say(f"attention, {engine}")
-            looked[engine] = passes_of.attention(bench, files[shapes.LOOKER])
+        rounds: dict[EngineName, list[Samples]] = {engine: [] for engine in ENGINES}
+
+        def passes() -> None:
+            for engine, bench in benches.items():
+                say(f"passes of small models, {engine}")
+                few = [files[shape] for shape in (shapes.SHALLOW, shapes.DEEP, shapes.LOOKER)]
+                rounds[engine].append(passes_of.samples(bench, *few))
+
+        passes()
         say("server")
-        serving = serving_of.measure(
-            plan, files[shapes.SHALLOW], files[shapes.TALKER], overhead["ours"]
+        talked = serving_of.talk(plan, files[shapes.SHALLOW], files[shapes.TALKER])
+        passes()
+        until = begin + SECONDS - _LAST_ROUND
+        products = products_of.products(
+            found.kernels, threads, until, lambda _d, _a, text: say(text)
         )
-    products = products_of.products(
-        found.kernels, threads, begin + SECONDS - 1, lambda _done, _all, text: say(text)
-    )
+        passes()
+    best = {engine: passes_of.least(all_) for engine, all_ in rounds.items()}
+    overhead = {engine: passes_of.overhead(samples) for engine, samples in best.items()}
+    looked = {engine: passes_of.attention(samples) for engine, samples in best.items()}
+    serving = serving_of.fit_serving(*talked, overhead["ours"])
+    if not products.found["ours"]:
+        raise UserError(
+            "cannot calibrate",
+            "no weight type could be measured within a minute: other programs take the processor",
+            "try again when the machine is idle",
+        )
     return Calibration(
         about=facts(machine),
         taken=taken,

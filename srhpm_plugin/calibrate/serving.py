@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from ..backend import Command
 from ..errors import UserError
@@ -17,7 +16,7 @@ from . import fit, shapes
 from .data import Passes, Serving
 
 _TOKENS = 160
-_TIMES = 3
+_TIMES = 5
 DRAFTED = 3  # per pass: always as many
 _START_SECONDS = 60.0
 
@@ -38,29 +37,25 @@ def answers(command: Command) -> list[Completion]:
     return found[1:]
 
 
-def measure(
-    plan: Callable[[Path], LaunchPlan], small: Path, large: Path, passes: Passes
-) -> Serving:
-    """What a step, a sample and a drafted token cost.
+def talk(
+    plan: Callable[[Path], LaunchPlan], small: Path, large: Path
+) -> tuple[float, float, float]:
+    """Milliseconds of a token with few and with many tokens in the vocabulary, and of a round of
+    drafting with many.
 
     Args:
         plan: of a model's file, without drafter.
         small, large: the same model with few and with many tokens in its vocabulary.
-        passes: what passes of theirs cost.
 
     Raises:
         UserError: see :func:`answers`.
     """
     backend = plugins().backend("srhpm")
-    few = median(map(_per_token, answers(backend.command(plan(small)))))
-    many = median(map(_per_token, answers(backend.command(plan(large)))))
-    drafting = replace(
-        plan(large),
-        draft=Draft("draft-simple", large, DRAFTED, DRAFTED, 0.0),
-        draft_off_reason=None,
-    )
-    rounds = [_cycle(one) for one in answers(backend.command(drafting))]
-    return fit_serving(few, many, median(rounds), passes)
+    few = min(map(_per_token, answers(backend.command(plan(small)))))
+    many = min(map(_per_token, answers(backend.command(plan(large)))))
+    draft = Draft("draft-simple", large, DRAFTED, DRAFTED, 0.0)
+    drafting = replace(plan(large), draft=draft, draft_off_reason=None)
+    return few, many, min(map(_cycle, answers(backend.command(drafting))))
 
 
 def _per_token(answer: Completion) -> float:

@@ -31,9 +31,9 @@ class Shape:
 
 SHALLOW = Shape("shallow", 2)
 DEEP = Shape("deep", 26)
-# Its cache at full context, 67 MB, is more than processors keep near.
-LOOKER = Shape("attention", 16, heads=8, heads_kv=8)
-LOOKER_CTX = 2048
+# Its cache at full context, 50 MB, is more than most processors keep near.
+LOOKER = Shape("attention", 24, heads=8, heads_kv=8)
+LOOKER_CTX = 1024
 TALKER = Shape("talker", 2, vocab=32_768)
 
 

@@ -76,3 +76,14 @@ def test_more_tokens_never_cost_less(table: dict[int, float], a: float, b: float
     risen = fit.rising(table)
     low, high = sorted((a, b))
     assert fit.at(risen, low) <= fit.at(risen, high) * (1 + 1e-9)
+
+
+def test_the_best_of_each_round() -> None:
+    from srhpm_plugin.calibrate.passes import least, quartile
+
+    assert least([{("a", 1, 0): 3.0, ("a", 2, 0): 1.0}, {("a", 1, 0): 2.0, ("a", 2, 0): 5.0}]) == {
+        ("a", 1, 0): 2.0,
+        ("a", 2, 0): 1.0,
+    }
+    assert quartile([9.0, 1.0, 2.0, 50.0, 3.0]) == 2.0
+    assert quartile([4.0]) == 4.0

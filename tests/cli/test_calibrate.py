@@ -31,8 +31,8 @@ def test_measured_and_kept(shell: Shell, built: Built) -> None:
     assert data["products"]["ours"]["Q4_K"]["1"] == pytest.approx(0.05)
     passes = data["passes"]["ours"]
     assert (passes["layer"]["1"], passes["build"]) == pytest.approx((0.1, 0.02))
-    # 0.001 ms a position and token, 8 heads of 64 elements in 16 layers
-    assert data["attention"]["ours"]["query"] == pytest.approx(1000 / 8 / 64 / 16)
+    # 0.001 ms a position and token, 8 heads of 64 elements in 24 layers
+    assert data["attention"]["ours"]["query"] == pytest.approx(1000 / 8 / 64 / 24)
     assert data["attention"]["ours"]["cell"] == pytest.approx(0, abs=1e-6)
     serving = data["serving"]
     assert all(serving[name] >= 0 for name in ("step", "sample", "draft"))

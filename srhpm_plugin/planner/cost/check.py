@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...calibrate import Calibration
@@ -28,6 +28,7 @@ class Check:
         before_basis: whether that was ``measured`` or ``assumed``; empty without a drafter.
         after: predicted with what was accepted in this very run: what the costs alone get wrong.
         stock_predicted: of the unpatched server.
+        counts: what was drafted and accepted.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Check:
     before_basis: str
     after: float
     stock_predicted: float | None
+    counts: Counts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, errors included."""
@@ -52,6 +54,7 @@ class Check:
             "acceptance": self.before_basis,
             "predicted_with_its_acceptance": self.after,
             "stock_predicted": self.stock_predicted,
+            "counts": None if self.counts is None else asdict(self.counts),
             "error": error(self.before, self.measured),
             "error_with_its_acceptance": error(self.after, self.measured),
             "stock_error": error(self.stock_predicted, self.stock),
@@ -103,4 +106,5 @@ def check(
         before_basis=known.basis if known else "",
         after=round_of(plan, costs, own or known).tok_s,
         stock_predicted=None if costs.stock is None else 1000 / costs.stock,
+        counts=counts,
     )
