@@ -23,12 +23,13 @@ _WAS = re.compile(r'"(?:[^"\\]|\\.)*" /\* srhpm: it was ("(?:[^"\\]|\\.)*") \*/'
 def folder() -> Path:
     """Where its settings lie."""
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home()) / "Zed"
-    base = Path.home() / ".config"
-    if sys.platform != "darwin":
+        found = Path(os.environ.get("APPDATA") or Path.home()) / "Zed"
+    elif sys.platform == "darwin":
+        found = Path.home() / ".config" / "zed"
+    else:
         named = os.environ.get("FLATPAK_XDG_CONFIG_HOME") or os.environ.get("XDG_CONFIG_HOME")
-        base = Path(named) if named else base
-    return base / "zed"
+        found = (Path(named) if named else Path.home() / ".config") / "zed"
+    return found
 
 
 def edited(text: str, url: str) -> str:
