@@ -66,7 +66,8 @@ def counts(said: Mapping[str, Any], tokens: int) -> Counts | None:
             int(said["n_min"]),
             int(said["n_max"]),
             float(said["p_min"]),
-            max(int(said["passes"]), tokens - sum(accepted)),
+            # The first token comes with the prompt.
+            max(int(said["passes"]), tokens - 1 - sum(accepted)),
             drafted,
             accepted,
         )

@@ -84,7 +84,7 @@ def test_few_counts_say_nothing() -> None:
 
 
 def test_passes_without_a_draft_count() -> None:
-    counts = pairs.counts({**SAID, "n_min": 0, "passes": 100}, 1231)
+    counts = pairs.counts({**SAID, "n_min": 0, "passes": 100}, 1232)
     assert counts is not None
     assert counts.rounds == 1000
     found = from_counts(counts)
