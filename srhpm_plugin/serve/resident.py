@@ -40,7 +40,7 @@ class Engine:
         state: ``loading``, ``ready``, ``leaving`` or ``dead``.
         process: once there is one.
         active: requests that have a slot now.
-        leaves: it is to end when nobody uses it.
+        leaves: since when it is to end as soon as nobody uses it (``time.monotonic``).
         used: when it was last lent or given back (``time.monotonic``).
         timer: unloads it.
         restarts: how often it had to be started again after dying.
@@ -57,7 +57,7 @@ class Engine:
         self.state: State = "loading"
         self.process: Process | None = None
         self.active = 0
-        self.leaves = False
+        self.leaves: float | None = None
         self.used = time.monotonic()
         self.timer: asyncio.TimerHandle | None = None
         self.restarts = 0
@@ -93,10 +93,12 @@ class Engine:
         self.state = "ready"
         self._since = self._idle_since = datetime.now(timezone.utc)
 
-    def lend(self) -> None:
-        """A request gets a slot."""
+    def lend(self, asked: float) -> None:
+        """A request gets a slot. ``asked``: when it came (``time.monotonic``); one that had waited
+        before the model was unloaded does not keep it."""
         self.active += 1
-        self.leaves = False
+        if self.leaves is not None and asked > self.leaves:
+            self.leaves = None
         self.used = time.monotonic()
         self._idle_since = None
         self._stop_timer()

@@ -99,7 +99,7 @@ class Scheduler:
             if engine is None or engine.state == "leaving":
                 continue
             found = True
-            engine.leaves = True
+            engine.leaves = time.monotonic()
             if engine.idle:
                 await asyncio.shield(self._end(engine))
         return found
@@ -177,7 +177,7 @@ class Scheduler:
         return engine.serves(waiter.need, ctx)
 
     def _grant(self, engine: Engine, waiter: Waiter) -> None:
-        engine.lend()
+        engine.lend(waiter.since)
         self._queue.remove(waiter)
         waiter.granted.set_result(engine)
 
@@ -191,7 +191,7 @@ class Scheduler:
 
     def _rest(self, engine: Engine) -> None:
         """Nobody uses it now: it ends at once, later or never."""
-        if engine.leaves or engine.keep_alive == 0:
+        if engine.leaves is not None or engine.keep_alive == 0:
             self._end(engine)
         elif engine.keep_alive > 0:
             loop = asyncio.get_running_loop()

@@ -255,6 +255,21 @@ async def test_unloading_waits_for_who_uses_it(world: World) -> None:
 
 
 @loop
+async def test_unloading_what_is_still_loading_waits_for_who_waited_for_it(world: World) -> None:
+    world.options["a"] = ("--load-seconds", "0.6")
+    async with world.scheduler() as scheduler:
+        waiting = await hold(scheduler, world.model())
+        await until(children)
+        assert await scheduler.unload(world.model())
+        await waiting.got()
+        await waiting.let_go()
+        await until(lambda: not children())
+        async with scheduler.lease(world.model(), NEED):  # who comes later finds it staying
+            pass
+        assert scheduler.loaded()
+
+
+@loop
 async def test_the_least_recently_used_makes_room(world: World) -> None:
     world.room = 2
     async with world.scheduler() as scheduler:
