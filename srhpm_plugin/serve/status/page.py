@@ -105,7 +105,7 @@ def _card(one: Mapping[str, Any], now: str) -> Html:
 
 
 def _speed(one: Mapping[str, Any]) -> tuple[str, Html]:
-    if one["tok_s_now"] is not None:
+    if one["tok_s_now"] is not None and one["active"]:  # not what fades out after an answer
         speed, words = one["tok_s_now"], "tokens/s now"
     elif one["tok_s_last"] is not None:
         speed, words = one["tok_s_last"], "tokens/s in the last answer"

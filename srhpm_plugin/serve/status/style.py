@@ -13,7 +13,8 @@ SHEET = """
   --text: #e8e8e4; --faint: #9ea3a6; --ours: #59c2a4; --other: #4d5356; --bad: #f08c78;
   --warm: #e5a950; --s0: #59c2a4; --s1: #7eaae8; --s2: #bb97df; --s3: #e5a950; --s4: #e58cae; } }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--text); line-height: 1.45;
+body { margin: 0; background: var(--back); color: var(--text);
+  overflow-wrap: break-word;
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
 main { max-width: 68rem; margin: 0 auto; padding: 1.25rem 1rem 3rem; }
 header { display: flex; flex-wrap: wrap; gap: .25rem 1rem; align-items: baseline; }
@@ -50,13 +51,14 @@ svg.steps { height: 46px; }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 3px;
   margin-right: .35rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin-top: .35rem; }
+.legend > span { min-width: 0; }
 .numbers { display: flex; } .numbers span { flex: 1; text-align: center; font-size: .78rem;
   color: var(--faint); font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; background: var(--card);
   border: 1px solid var(--line); border-radius: 10px; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .45rem .9rem; vertical-align: top; }
-tr + tr:not(.more) > * { border-top: 1px solid var(--line); }
+tr + tr:not(.more) { border-top: 1px solid var(--line); }
 tr.more td { padding-top: 0; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.name { overflow-wrap: anywhere; min-width: 10rem; }
@@ -66,7 +68,10 @@ ul { margin: .35rem 0 0; padding-left: 1.1rem; }
   overflow-wrap: anywhere; }
 code { font: .92em ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; }
 @media (max-width: 40rem) { th, td { padding: .4rem .6rem; } .optional { display: none; }
-  .push { margin-left: 0; } td.name { min-width: 0; } }
+  .push { margin-left: 0; }
+  table, tbody { display: block; } tr { display: flex; flex-wrap: wrap; }
+  th, td { flex: 1 1 0; } th:first-child { display: none; }
+  td.name, tr.more td { flex: 1 0 100%; } td.name { padding-bottom: 0; } }
 """
 
 _HASH = base64.b64encode(hashlib.sha256(SHEET.encode()).digest()).decode()

@@ -190,7 +190,7 @@ def test_the_json_has_the_figures(client: httpx.Client) -> None:
 
 
 def test_tokens_that_stream_now_are_counted(
-    client: httpx.Client, busy: Parts, catalog: FakeCatalog
+    client: httpx.Client, busy: Parts, catalog: FakeCatalog, scheduler: FakeScheduler
 ) -> None:
     name = catalog.models[0].name
     end = time.monotonic() + 0.3
@@ -200,6 +200,8 @@ def test_tokens_that_stream_now_are_counted(
     speed = client.get("/srhpm.json").json()["loaded"][0]["tok_s_now"]
     assert 20 < speed <= 200
     assert "tokens/s now" in Page(client.get("/srhpm").text).text
+    scheduler.resident = [replace(one, active=0) for one in scheduler.resident]
+    assert "tokens/s in the last answer" in Page(client.get("/srhpm").text).text
 
 
 def test_a_models_names_count_together(
