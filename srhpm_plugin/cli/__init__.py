@@ -23,6 +23,7 @@ COMMANDS = {
     "models": "models",
     "native": "native",
     "plan": "plan",
+    "requantize": "requantize",
     "serve": "serve",
     "status": "status",
     "uninstall": "uninstall",

@@ -42,6 +42,7 @@ def quantize(
     threads: int,
     options: Sequence[str] = (),
     on_progress: Callable[[int, int], None] | None = None,
+    otherwise: str = "try another --quant",
 ) -> None:
     """Quantizes ``src`` into ``dst``, which appears only when it is complete.
 
@@ -51,6 +52,7 @@ def quantize(
         threads: at work.
         options: of llama-quantize, e.g. ``--pure``.
         on_progress: called with tensors done and tensors in all.
+        otherwise: what to do when it fails.
 
     Raises:
         UserError: it cannot be run or failed.
@@ -91,4 +93,4 @@ def quantize(
                 process.stdout.close()
         if code or not part.is_file():
             why = last[-1] if last else f"it ended with code {code} and no message"
-            raise UserError(f"llama-quantize failed on {src.name}", why, "try another --quant")
+            raise UserError(f"llama-quantize failed on {src.name}", why, otherwise)

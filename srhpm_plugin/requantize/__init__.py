@@ -1,0 +1,1 @@
+"""Another quantization of a model, chosen by what the kernels read fastest."""
