@@ -247,3 +247,68 @@ def test_the_page_and_metrics_tell_of_it(served_url: str) -> None:
     assert loaded[0]["plan"]["kind"] in ("srhpm", "all-gpu", "stock")
     assert "srhpm_tokens_total{" in httpx.get(f"{served_url}/metrics").text
     assert "text/html" in httpx.get(f"{served_url}/srhpm").headers["content-type"]
+
+
+# -- openai for Node.js -----------------------------------------------------------------------
+
+_NODE = """
+import OpenAI from 'openai'
+const openai = new OpenAI({ baseURL: process.argv[2], apiKey: 'anything' })
+const messages = [{ role: 'user', content: 'Name three colours.' }]
+const asked = { model: 'smol', messages, temperature: 0, max_tokens: 12 }
+const whole = await openai.chat.completions.create(asked)
+let streamed = '', pieces = 0
+for await (const part of await openai.chat.completions.create({ ...asked, stream: true })) {
+  streamed += part.choices[0]?.delta?.content ?? ''
+  pieces += 1
+}
+const parameters = { type: 'object', properties: { city: { enum: ['Rome'] } }, required: ['city'] }
+const called = await openai.chat.completions.create({
+  ...asked, model: 'smol-tools', max_tokens: 200, tool_choice: 'required',
+  messages: JSON.parse(process.argv[3]),
+  tools: [{ type: 'function', function: { name: 'get_weather', parameters } }],
+})
+const place = await openai.chat.completions.create({
+  ...asked, max_tokens: 60,
+  response_format: { type: 'json_schema', json_schema: { name: 'place', schema: parameters } },
+})
+const response = await openai.responses.create({ model: 'smol', input: 'Hi', max_output_tokens: 6 })
+const embedded = await openai.embeddings.create({ model: 'smol', input: ['a', 'b'] })
+const nobody = await openai.chat.completions.create({ ...asked, model: 'nobody' }).catch((e) => e)
+console.log(JSON.stringify({
+  whole: whole.choices[0].message.content, streamed, pieces,
+  call: called.choices[0].message.tool_calls[0].function,
+  place: JSON.parse(place.choices[0].message.content),
+  response: response.output_text,
+  dimensions: embedded.data.map((d) => d.embedding.length),
+  nobody: [nobody.constructor.name, nobody.status, nobody.code],
+  models: (await openai.models.list()).data.map((m) => m.id).sort(),
+}))
+"""
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node.js on this machine")
+def test_openai_for_node(served_url: str, tmp_path: Path) -> None:
+    npm = shutil.which("npm")
+    assert npm is not None
+    package = "openai@6.49.0"
+    install = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), package]
+    subprocess.run(install, check=True, capture_output=True, timeout=300)
+    script = tmp_path / "client.mjs"
+    script.write_text(_NODE)
+    environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    shown = json.dumps(_shown("Rome", "Rome", "Rome"))
+    argv = [shutil.which("node") or "node", str(script), f"{served_url}/v1", shown]
+    ran = subprocess.run(
+        argv, check=False, capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["streamed"] == said["whole"] and said["pieces"] > 3
+    assert said["call"]["name"] == "get_weather"
+    assert json.loads(said["call"]["arguments"]) == {"city": "Rome"}
+    assert said["place"] == {"city": "Rome"}
+    assert said["response"]
+    assert said["dimensions"] == [576, 576]
+    assert said["nobody"] == ["NotFoundError", 404, "model_not_found"]
+    assert said["models"] == ["smol", "smol-tools"]
