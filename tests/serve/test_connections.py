@@ -50,6 +50,12 @@ def test_headers_have_a_limit(real: tuple[str, int]) -> None:
             assert client.get("/", headers={"X": "a" * 200_000}).status_code == 400
 
 
+def test_the_parser_is_the_one_with_the_limit(parts: Parts) -> None:
+    config = config_of(create_app(parts))
+    config.load()
+    assert config.http_protocol_class is connections.Connection  # also where httptools is installed
+
+
 def test_more_files_than_usual_may_be_open() -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
