@@ -4,7 +4,8 @@ With ``a_i`` the probability that drafted token i is kept if all before it were,
 L brings ``A_1 + ... + A_L`` tokens, ``A_j = a_1 * ... * a_j``, and one more of the target's own.
 Lengths beyond ``n_min`` are reached with probability ``g ** (L - n_min)``, ``g`` being how often
 the drafter is confident of the next token. A model that drafts token by token needs a pass for
-each, one more for the token that it was not confident of, and one over all that was verified.
+each, one more for the token that it was not confident of, and one over all that was verified. In a
+share of the rounds nothing is proposed: at the end of an answer, and mostly so by n-grams.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def lengths(acceptance: Acceptance, policy: Lengths) -> Iterator[tuple[int, floa
 
 def drafting_round(costs: Costs, acceptance: Acceptance, policy: Lengths) -> Round:
     """A round of a drafter with passes of its own, or of n-grams where ``costs.drafter`` is none
-    (then drafts have ``n_max`` tokens and only a share of the rounds has one)."""
+    (then drafts have ``n_max`` tokens)."""
     if policy.n_max >= WIDEST:
         raise ValueError(f"drafts of {policy.n_max} tokens are longer than any that is costed")
     if costs.drafter is None:
@@ -59,7 +60,10 @@ def drafting_round(costs: Costs, acceptance: Acceptance, policy: Lengths) -> Rou
         ms += probability * one
         changes += probability * probability
     # Another length than the last one's means another graph.
-    return Round(drafted, accepted, ms + (1 - changes) * costs.rebuild)
+    ms += (1 - changes) * costs.rebuild
+    share = acceptance.proposes
+    without = (1 - share) * plain_round(costs).ms
+    return Round(share * drafted, share * accepted, share * ms + without)
 
 
 def _ngram_round(costs: Costs, acceptance: Acceptance, policy: Lengths) -> Round:

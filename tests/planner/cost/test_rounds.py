@@ -49,6 +49,14 @@ def test_the_token_it_was_not_sure_of_costs_a_pass(costed: Callable[..., Costs])
     assert never.accepted == pytest.approx(always.accepted)
 
 
+def test_rounds_without_a_draft(costed: Callable[..., Costs]) -> None:
+    always = drafting_round(costed(), accepted(0.8), Lengths(3, 3))
+    half = drafting_round(costed(), accepted(0.8, proposes=0.5), Lengths(3, 3))
+    assert half.drafted == pytest.approx(1.5)
+    assert half.accepted == pytest.approx(always.accepted / 2)
+    assert half.ms == pytest.approx((always.ms + 40.5) / 2)
+
+
 def test_without_a_drafter(costed: Callable[..., Costs]) -> None:
     found = plain_round(costed())
     assert (found.drafted, found.accepted, found.ms) == (0, 0, 40.5)
