@@ -138,18 +138,22 @@ class ModelStats:
 
     def plus(self, one: Finished) -> ModelStats:
         """With a request more."""
-        requests = {**self.requests, one.outcome: self.requests.get(one.outcome, 0) + 1}
-        return ModelStats(
-            requests=requests,
-            seconds=self.seconds + one.seconds,
-            cached_tokens=self.cached_tokens + one.cached_tokens,
-            prompt_tokens=self.prompt_tokens + one.prompt_tokens,
-            prompt_ms=self.prompt_ms + one.prompt_ms,
-            tokens=self.tokens + one.tokens,
-            decode_ms=self.decode_ms + one.decode_ms,
-            drafted=_added(self.drafted, one.drafted),
-            accepted=_added(self.accepted, one.accepted),
-            last_tok_s=self.last_tok_s if one.tok_s is None else one.tok_s,
+        return sum_of(
+            (
+                self,
+                ModelStats(
+                    requests={one.outcome: 1},
+                    seconds=one.seconds,
+                    cached_tokens=one.cached_tokens,
+                    prompt_tokens=one.prompt_tokens,
+                    prompt_ms=one.prompt_ms,
+                    tokens=one.tokens,
+                    decode_ms=one.decode_ms,
+                    drafted=one.drafted,
+                    accepted=one.accepted,
+                    last_tok_s=one.tok_s,
+                ),
+            )
         )
 
 
@@ -169,7 +173,7 @@ def sum_of(parts: Sequence[ModelStats]) -> ModelStats:
             decode_ms=whole.decode_ms + one.decode_ms,
             drafted=_added(whole.drafted, one.drafted),
             accepted=_added(whole.accepted, one.accepted),
-            last_tok_s=one.last_tok_s or whole.last_tok_s,
+            last_tok_s=whole.last_tok_s if one.last_tok_s is None else one.last_tok_s,
         )
     return whole
 
