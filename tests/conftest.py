@@ -10,6 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same cases on every machine, so that a change is judged by what it changed. Others each time:
+# --hypothesis-profile=search
+settings.register_profile("repeated", derandomize=True, database=None)
+settings.register_profile("search")
+settings.load_profile("repeated")
 
 pytest_plugins = ["calibrations", "tiny_models", "toy_host"]  # beside this file
 

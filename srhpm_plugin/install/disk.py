@@ -251,11 +251,18 @@ def _second_name(path: Path, name: Path, temp: Path) -> bool:
     return True
 
 
+def one_file(one: Path, other: Path) -> bool:
+    """Whether two names are of one file (hard links of each other)."""
+    if kind(one) != kind(other) or kind(one) not in ("file", "link"):
+        return False
+    return os.path.samestat(one.lstat(), other.lstat())
+
+
 def same(one: Path, other: Path) -> bool:
     """Whether two names are of one file, or of files with the same content."""
     if kind(one) != "file" or kind(other) != "file":
         return False
-    return os.path.samestat(one.lstat(), other.lstat()) or digest(one) == digest(other)
+    return one_file(one, other) or digest(one) == digest(other)
 
 
 def symlink(target: Path, path: Path) -> None:

@@ -203,10 +203,15 @@ class Undoer:
             return Outcome("kept", text) if outcome is UNDONE else outcome
         if not entry.path.parent.is_dir():
             return Outcome("kept", f"{entry.kept} left: the folder it came from is gone")
+        # Asked before what it holds: the original may hold what ours does, and renaming one name of
+        # a file to another of the same file does nothing.
+        if disk.one_file(entry.path, entry.kept):  # it stopped before ours was there
+            disk.remove(entry.kept)
+            return UNDONE
         if ours or here == "nothing":
             disk.replace(entry.kept, entry.path)
             return UNDONE
-        if disk.same(entry.path, entry.kept):  # it stopped before ours was there
+        if disk.same(entry.path, entry.kept):
             disk.remove(entry.kept)
             return UNDONE
         return self._superseded(entry.path, entry.kept, entry.original)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crash import state
+from crash import at_change, die, forked, state
 from toy_host import ToyHost
 
+from srhpm_plugin.install.operations import StandIn
 from srhpm_plugin.install.state import examine, records
 from srhpm_plugin.install.transaction import Job, install, uninstall
 
@@ -103,6 +104,25 @@ def test_moved_where_a_copy_would_lose_its_label(
     assert not list(toy.root.rglob("*.tmp"))
     take_out(toy)
     assert toy.server.stat().st_ino == number
+
+
+@posix
+def test_killed_where_both_hold_the_same(
+    toy: ToyHost, job: Callable[..., Job], kept: Path, tmp_path: Path
+) -> None:
+    """Two names of one file: renaming one to the other would leave both there."""
+    source = tmp_path / "source"
+    source.write_bytes(toy.server.read_bytes())
+    toy.operations = lambda tools: [StandIn(toy.server, source, kept)]
+    before = dict(state(toy.root))
+    for step in range(100):
+        whole = forked(lambda: install(job()), at_change(step, die)) == 0
+        for record in records():
+            uninstall(record, toy, ["uninstall", "--host", "toy"])
+        assert state(toy.root) == before, step
+        if whole:
+            break
+    assert step > 10
 
 
 @pytest.mark.parametrize("there", [True, False])
