@@ -50,8 +50,8 @@ struct Pass {
         std::copy_n(t->ne, GGML_MAX_DIMS, c.ne);
         for (int64_t r = 0; r < ggml_nrows(t); ++r) { // what is computed has rows without gaps
             const int64_t i1 = r % t->ne[1], i2 = r / t->ne[1] % t->ne[2], i3 = r / t->ne[1] / t->ne[2];
-            const char *  from = (const char *) t->data + i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3];
-            c.bytes.insert(c.bytes.end(), from, from + t->ne[0] * c.element);
+            c.bytes.resize(c.bytes.size() + t->ne[0] * c.element);
+            ggml_backend_tensor_get(t, &c.bytes[r * t->ne[0] * c.element], i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], t->ne[0] * c.element);
         }
         // a number in the graph is no name: others come before it in other graphs
         std::string key = (std::strncmp(t->name, "node_", 5) ? t->name : "") + std::string(" ") + ggml_op_desc(t);

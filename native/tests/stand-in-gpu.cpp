@@ -25,7 +25,7 @@ struct Device {
     ggml_backend_dev_t         cpu   = nullptr; // which computes
     size_t                     total = 0;
     std::atomic<size_t>        used{0};
-    std::atomic<int>           long_products{0}, short_products{0}, nodes{0};
+    std::atomic<int>           long_products{0}, short_products{0}, nodes{0}, graphs{0};
 };
 Device standin;
 
@@ -202,6 +202,7 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
     standin.short_products += products[0];
     standin.long_products += products[1];
     standin.nodes += graph->n_nodes;
+    standin.graphs++;
     if (std::getenv("STANDIN_LOG")) {
         std::fprintf(stderr, "STANDIN0: %d nodes, %d short products, %d long products\n", graph->n_nodes, products[0], products[1]);
     }
@@ -299,5 +300,5 @@ ggml_backend_dev_t stand_in_gpu(size_t memory) {
 }
 
 StandInCounts stand_in_counts() {
-    return {standin.long_products, standin.short_products, standin.nodes};
+    return {standin.long_products, standin.short_products, standin.nodes, standin.graphs};
 }

@@ -15,5 +15,6 @@ struct StandInCounts {
     int long_products;
     int short_products;
     int nodes; // of all kinds
+    int graphs; // parts of a model's graph between two changes of side
 };
 StandInCounts stand_in_counts();

@@ -1,4 +1,4 @@
-// test-passes MODEL [--kv f16,q8_0] [--fa on,off] [--threads N,N] [--tensors] FROM...
+// test-passes MODEL [--kv f16,q8_0] [--fa on,off] [--threads N,N] [--tensors] [--gpu-layers N] FROM...
 //
 // A pass over M tokens gives each token the logits of a pass over it alone, bit for bit, on a whole
 // model. Two contexts decode the same pseudo-random tokens: up to each position FROM (ascending) in
@@ -8,8 +8,12 @@
 // The caller sets SRHPM_EXACT=8. Where logits differ, both are done again to tell which tensors do. With
 // --tensors those of all passes are compared: rounding activations to 8 bits hides small differences
 // from the logits.
+// With --gpu-layers so many lie on a stand-in for a GPU (those that SRHPM_GPU_LAYERS names, else the
+// last), and it is said how many graphs the GPU computed in a pass over 8 tokens: the scheduler splits the
+// model's graph wherever it changes sides.
 
 #include "blame.h"
+#include "stand-in-gpu.h"
 
 #include "ggml-backend.h"
 #include "llama.h"
@@ -38,7 +42,8 @@ struct Setting {
 struct Options {
     std::string          model;
     std::vector<Setting> settings;
-    bool                 tensors = false;
+    bool                 tensors    = false;
+    int                  gpu_layers = 0;
     std::vector<int>     from;
 };
 
@@ -62,6 +67,8 @@ Options parse(int argc, char ** argv) {
         std::string *     option = arg == "--kv" ? &kv : arg == "--fa" ? &fa : arg == "--threads" ? &threads : nullptr;
         if (option && i + 1 < argc) {
             *option = argv[++i];
+        } else if (arg == "--gpu-layers" && i + 1 < argc) {
+            o.gpu_layers = std::atoi(argv[++i]);
         } else if (arg == "--tensors") {
             o.tensors = true;
         } else if (o.model.empty()) {
@@ -167,6 +174,8 @@ struct Walk {
     int             vocab    = llama_vocab_n_tokens(llama_model_get_vocab(model));
     int             compared = 0; // tokens
     int             at       = 0; // position of the pass in hand
+    int             graphs   = 0; // that the GPU computed in passes over MOST tokens
+    int             counted  = 0; // such passes
 
     // Walks over all positions. Returns whether all is equal, or stops at the first pass that is not:
     // `at` tells which. The tensors of the pass at `blamed` are compared as well.
@@ -208,7 +217,12 @@ struct Walk {
         for (int i = right; i < m; ++i) {
             draft[i] = (draft[i] + 1) % vocab;
         }
+        const int  before = stand_in_counts().graphs;
         const auto logits = passes.decode(draft.data(), at, m, true, record ? &all : nullptr);
+        if (m == MOST && !record) { // with a record each operation is a graph
+            graphs += stand_in_counts().graphs - before;
+            counted++;
+        }
         if (right < m) {
             passes.drop_from(at + right);
         }
@@ -235,7 +249,12 @@ int main(int argc, char ** argv) try {
             std::fputs(text, stderr);
         }
     }, nullptr);
-    llama_model * model = llama_model_load_from_file(options.model.c_str(), llama_model_default_params());
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers       = options.gpu_layers;
+    if (options.gpu_layers > 0) {
+        stand_in_gpu((size_t) 4 << 30);
+    }
+    llama_model * model = llama_model_load_from_file(options.model.c_str(), params);
     if (!model) {
         return 2;
     }
@@ -248,6 +267,9 @@ int main(int argc, char ** argv) try {
         }
         std::printf("kv %s, flash attention %s, %d threads: %d tokens, %s\n", ggml_type_name(setting.kv),
                     setting.flash ? "on" : "off", setting.threads, walk.compared, good ? "all equal" : "FAILED");
+        if (walk.counted && options.gpu_layers > 0) {
+            std::printf("%.1f graphs on the GPU in a pass over %d\n", (double) walk.graphs / walk.counted, MOST);
+        }
         failed += !good;
     }
     llama_model_free(model);
