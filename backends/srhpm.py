@@ -35,6 +35,7 @@ _LEAST_COLUMNS = 8
 
 VARIABLE = "SRHPM_KERNELS"
 _ISA = "SRHPM_ISA"
+_ROLLBACK = "SRHPM_ROLLBACK"
 
 
 class SrhpmBackend:
@@ -196,6 +197,8 @@ def _environment(plan: LaunchPlan) -> dict[str, str]:
             env[name] = f"{value:g}"
     if plan.kernels != "speed" or VARIABLE in os.environ:
         env[VARIABLE] = plan.kernels
+    if plan.rollback == "copy":
+        env[_ROLLBACK] = plan.rollback
     if not any(name in os.environ for name in _WAITING):
         env[_WAITING[0]] = _SPINS
     return env

@@ -30,6 +30,7 @@ OFF = {
     "SRHPM_DRAFT_N_MIN": "0",
     "SRHPM_DRAFT_LENGTHS": "any",
     "SRHPM_RELAX": "0",
+    "SRHPM_ROLLBACK": "off",
 }
 
 

@@ -16,6 +16,7 @@ from .model import ModelInfo
 PlanKind = Literal["all-gpu", "moe", "srhpm", "stock"]
 DraftType = Literal["draft-simple", "draft-mtp", "ngram"]
 KernelSetting = Literal["speed", "off"]
+RollbackWay = Literal["planes", "copy"]
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ class LaunchPlan:
     ``warnings`` says where the plan is not what was asked for.
     ``gpu_layers`` counts as ``-ngl`` does (the last layers and the head; 0 is CPU only) and
     ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU).
+    ``rollback`` says how a recurrent model goes back over rejected tokens (planner/rollback.py).
     ``kernels`` is the setting; ``reasons`` says what it comes to with this model and processor.
     """
 
@@ -184,6 +186,7 @@ class LaunchPlan:
     mmproj: Path | None = None
     cpu_moe: int = 0
     kernels: KernelSetting = "speed"
+    rollback: RollbackWay = "planes"
     exact: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -221,6 +224,7 @@ class LaunchPlan:
             "gpu_layers": self.gpu_layers,
             "cpu_moe": self.cpu_moe,
             "kernels": self.kernels,
+            "rollback": self.rollback,
             "cache_type_k": self.cache_type_k,
             "cache_type_v": self.cache_type_v,
             "cache_ram_mib": self.cache_ram_mib,

@@ -25,6 +25,7 @@ from .names import find_model
 from .outline import PlanOutline
 from .place import all_layers
 from .refusal import refusal
+from .rollback import may_choose, rollback
 from .room import Settled, fits, largest_ctx, settle
 from .sources import known_models
 from .units import size
@@ -157,16 +158,16 @@ def _fit_with_kernels(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
 def _fit(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
     """Places the plan; gives up a drafter nobody asked for, then context nobody asked for, where
     that makes it good."""
-    settled = settle(start)
+    settled, kept_why = _settle_states(start)
     if _good(settled):
-        return settled, ()
+        return settled, kept_why
     request, draft = start.request, start.choice.draft
     if request.draft == "auto" and draft is not None and draft.type != "ngram":
         why = (*start.choice.reasons[:-1], _dropped(settled))
         bare = replace(start.choice, draft=ngram_draft(), model=None, reasons=why)
-        without = settle(replace(start, choice=bare))
+        without, kept_why = _settle_states(replace(start, choice=bare))
         if _good(without):
-            return without, ()
+            return without, kept_why
         if settled.short:
             settled, start = without, replace(start, choice=bare)
     if request.ctx is None:
@@ -177,6 +178,23 @@ def _fit(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
     if settled.short:
         raise refusal(settled)
     return settled, ()
+
+
+def _settle_states(start: PlanOutline) -> tuple[Settled, tuple[str, ...]]:
+    """Copies the states of a recurrent model before each verification where that, and not keeping
+    those of the last tokens, makes the plan good."""
+    settled = settle(start)
+    if _good(settled) or not may_choose(start):
+        return settled, ()
+    copying = settle(replace(start, rollback="copy"))
+    if not _good(copying):
+        return settled, ()
+    planes = rollback(start).planes
+    took = size(sum(use.rollback for use in settled.memory))
+    return copying, (
+        f"the recurrent state is copied before each draft: {planes} more of it beside the model "
+        f"({took}) are too much here",
+    )
 
 
 def _good(settled: Settled) -> bool:
@@ -237,6 +255,7 @@ def _plan(
         mmproj=request.mmproj,
         cpu_moe=plan.cpu_moe,
         kernels=setting_of(plan),
+        rollback=plan.rollback,
         reasons=reasons,
         warnings=_warnings(request, plan.model),
     )

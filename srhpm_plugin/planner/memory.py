@@ -11,6 +11,7 @@ from ..plan import DraftChoice, MemoryUse, Placement
 from .compute import BATCH, compute_bytes, input_bytes, output_bytes
 from .kv import kv_bytes, state_bytes
 from .outline import PlanOutline
+from .rollback import rollback
 from .units import MIB
 from .weights import WeightMap, weight_map
 
@@ -59,17 +60,6 @@ def outputs_per_pass(choice: DraftChoice, parallel: int) -> int:
     return parallel * (1 + (choice.draft.n_max if choice.draft else 0))
 
 
-def state_planes(model: ModelInfo, choice: DraftChoice) -> int:
-    """Copies of the recurrent state kept for rollback, per slot, beside the live one.
-
-    MTP heads use one plane per drafted token. Other drafters on a recurrent model use one copy
-    taken before each verification.
-    """
-    if model.recurrent is None or choice.draft is None:
-        return 0
-    return choice.draft.n_max if choice.draft.type == "draft-mtp" else 1
-
-
 def memory(plan: PlanOutline) -> tuple[MemoryUse, ...]:
     """One entry per device, the CPU first; GPUs that hold nothing are listed too."""
     machine, model, request = plan.machine, plan.model, plan.request
@@ -108,8 +98,7 @@ def _kv(plan: PlanOutline, layer: int) -> int:
 def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     model, parallel = plan.model, plan.request.parallel
     maps = _maps(plan)
-    mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
-    planes = state_planes(model, plan.choice)
+    kept = rollback(plan)
     rows[CPU].weights += maps(CPU).input
     for i in range(model.n_layer):
         w = maps(at[i])
@@ -119,17 +108,16 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
             rows[CPU].weights += maps(CPU).experts[i]
         state = state_bytes(model, i) * parallel
         rows[at[i]].kv += _kv(plan, i) + state
-        # The planes of MTP lie beside the state, the copy of the other drafters in RAM.
-        rows[at[i] if mtp else CPU].rollback += planes * state
+        rows[at[i]].rollback += kept.planes * state
+        rows[CPU].rollback += kept.copies * state
         rows[at[i]].layers.append(i)
     rows[at[-1]].head = True
     rows[at[-1]].weights += _head(maps(at[-1]), at[-1])
     outputs = outputs_per_pass(plan.choice, parallel)
-    written = planes if mtp else 0
     for row in rows.values():
         if row.layers or row.head:
             row.compute += compute_bytes(
-                model, plan.ctx, parallel, outputs, head=row.head, planes=written
+                model, plan.ctx, parallel, outputs, head=row.head, planes=kept.planes
             )
     if not rows[CPU].layers:
         # Experts in RAM are computed there.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..machine.types import Machine
 from ..model import ModelInfo
-from ..plan import DraftChoice, HostRequest, Placement, PlanKind
+from ..plan import DraftChoice, HostRequest, Placement, PlanKind, RollbackWay
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class PlanOutline:
     """Everything decided before memory is counted.
 
     ``packed``: our kernels run, which hold weights in RAM in a form of their own (also beside
-    layers on a GPU).
+    layers on a GPU). ``rollback``: see :mod:`.rollback`.
     """
 
     request: HostRequest
@@ -32,6 +32,7 @@ class PlanOutline:
     ctx_checkpoints: int
     cpu_moe: int = 0
     packed: bool = False
+    rollback: RollbackWay = "planes"
 
 
 @dataclass(frozen=True)

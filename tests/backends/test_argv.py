@@ -145,6 +145,13 @@ def test_repacking(make_plan, types, plain):
     assert "--no-repack" not in StockBackend().command(plan).argv
 
 
+def test_states_are_copied_where_the_plan_says_so(make_plan):
+    name = "SRHPM_ROLLBACK"
+    assert name not in SrhpmBackend().command(make_plan()).env
+    assert SrhpmBackend().command(make_plan(rollback="copy")).env[name] == "copy"
+    assert StockBackend().command(make_plan()).env[name] == "off"
+
+
 @pytest.mark.parametrize("types", [("Q4_K", "Q6_K", "F32"), ("Q2_K", "IQ1_S"), ("Q4_0",)])
 def test_kernels_need_repacking_allowed(make_plan, kernels, types):
     """--no-repack would switch off our buffer type too."""

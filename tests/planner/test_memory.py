@@ -19,6 +19,7 @@ from srhpm_plugin.planner.kind import outline
 from srhpm_plugin.planner.memory import layer_devices, memory, placements, ranges
 from srhpm_plugin.planner.outline import PlanOutline
 from srhpm_plugin.planner.place import all_layers
+from srhpm_plugin.planner.rollback import Rollback, rollback
 from srhpm_plugin.planner.room import put
 from srhpm_plugin.planner.weights import bytes_per_token, trunk_bytes, weight_map
 
@@ -86,8 +87,48 @@ def test_hybrid_state_and_rollback(models: SimpleNamespace, machines: SimpleName
     # The issue that rollback copies evict layers is one of this size.
     assert mtp.rollback > 900 * 1024**2
     ngram = DraftChoice(replace(model_draft(model.path), type="ngram", path=None))
-    copies = memory(plan(model, machines.laptop, ngram, ctx=2048, parallel=2))[0]
+    asked: dict[str, Any] = {"ctx": 2048, "parallel": 2}
+    planes = memory(plan(model, machines.laptop, ngram, **asked))[0]
+    assert planes.rollback == 2 * N_MAX * state
+    copies = memory(replace(plan(model, machines.laptop, ngram, **asked), rollback="copy"))[0]
     assert copies.rollback == 2 * state
+    stock = memory(plan(model, machines.laptop, ngram, backend="stock", **asked))[0]
+    assert stock.rollback == 2 * state
+
+
+@pytest.mark.parametrize(
+    ("arch", "kind", "n_max", "kept"),
+    [
+        ("qwen3next", "ngram", 7, Rollback(planes=7)),
+        ("qwen3next", "draft-simple", 3, Rollback(planes=3)),
+        ("qwen35moe", "draft-simple", 16, Rollback(planes=8, copies=1)),
+        ("qwen35moe", "ngram", 16, Rollback(copies=1)),
+        ("jamba", "ngram", 7, Rollback(copies=1)),
+    ],
+)
+def test_what_a_slot_keeps(
+    models: SimpleNamespace,
+    machines: SimpleNamespace,
+    arch: str,
+    kind: Any,
+    n_max: int,
+    kept: Rollback,
+) -> None:
+    model = replace(models.hybrid27, arch=arch)
+    draft = replace(model_draft(model.path), type=kind, n_max=n_max)
+    outline = plan(model, machines.laptop, DraftChoice(draft))
+    assert rollback(outline) == kept
+    assert rollback(replace(outline, model=replace(model, recurrent=None))) == Rollback()
+
+
+def test_the_environment_leaves_rollback_to_upstream(
+    models: SimpleNamespace, machines: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = replace(models.hybrid27, arch="qwen3next")
+    outline = plan(model, machines.laptop, DraftChoice(model_draft(model.path)))
+    for value in ("off", "copy"):
+        monkeypatch.setenv("SRHPM_ROLLBACK", value)
+        assert rollback(outline) == Rollback(copies=1)
 
 
 def test_mtp_layers_count_only_when_they_draft(

@@ -78,6 +78,9 @@ def test_rollback_copies_push_no_layers_to_the_cpu(
     assert plan.draft is not None
     assert plan.draft.type == "ngram"
     assert plan.memory[1].rollback == 0, "n-grams take one copy, in RAM"
+    assert plan.rollback == "copy"
+    (kept,) = [reason for reason in plan.reasons if "copied before each draft" in reason]
+    assert "7 more of it beside the model" in kept
     (why,) = [reason for reason in plan.reasons if "would push layers" in reason]
     assert "the MTP head with its" in why
 
