@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-
-import httpx
+from urllib.parse import urlsplit
 
 from srhpm_plugin.launch.server import Progress
 from srhpm_plugin.model import ModelInfo
@@ -26,6 +25,7 @@ from srhpm_plugin.serve.interfaces import (
     NotOursError,
     ServedModel,
 )
+from srhpm_plugin.serve.wire import Wire
 
 THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
@@ -107,7 +107,7 @@ class LentEngine:
     model: ServedModel
     plan: LaunchPlan
     load_seconds: float
-    http: httpx.AsyncClient
+    http: Wire
 
 
 @dataclass
@@ -143,10 +143,9 @@ class FakeScheduler:
             raise self.error
         self.active += 1
         try:
-            async with httpx.AsyncClient(
-                base_url=self.url, timeout=httpx.Timeout(None, connect=5), trust_env=False
-            ) as http:
-                yield LentEngine(model, plan_of(model.path), self.load_seconds, http)
+            url = urlsplit(self.url)
+            wire = Wire(url.hostname or "", url.port or 0)
+            yield LentEngine(model, plan_of(model.path), self.load_seconds, wire)
         finally:
             self.active -= 1
 

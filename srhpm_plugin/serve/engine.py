@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-
-import httpx
+from urllib.parse import urlsplit
 
 from ..backend import Command
 from ..errors import UserError
 from ..launch import Progress, Server, serve
+from .wire import Wire
 
 # How often the thread looks whether an idle server still lives. A busy one's death is seen at once,
 # by the connection that breaks.
@@ -57,7 +57,7 @@ class Process:
         self._look = threading.Event()
         self._told = False
         self._server: Server | None = None
-        self._http: httpx.AsyncClient | None = None
+        self._http: Wire | None = None
         # Other programs of this machine shall not use it behind our back.
         self._key = secrets.token_hex(16)
         self._thread = threading.Thread(target=self._run, name="srhpm-engine", daemon=True)
@@ -70,13 +70,10 @@ class Process:
         """
         self._thread.start()
         self._server = await asyncio.shield(self._ready)
-        self._http = httpx.AsyncClient(
-            base_url=self._server.base_url,
-            headers={"Authorization": f"Bearer {self._key}"},
-            # An answer may take as long as it likes; a server that listens accepts at once.
-            timeout=httpx.Timeout(None, connect=10.0),
-            transport=_Transport(self),
-        )
+        url = urlsplit(self._server.base_url)
+        assert url.hostname is not None
+        assert url.port is not None
+        self._http = Wire(url.hostname, url.port, key=self._key, why=self.why)
 
     @property
     def pid(self) -> int:
@@ -91,7 +88,7 @@ class Process:
         return self._server.log
 
     @property
-    def http(self) -> httpx.AsyncClient:
+    def http(self) -> Wire:
         """Talks to it, once it is ready."""
         assert self._http is not None
         return self._http
@@ -102,8 +99,6 @@ class Process:
         self._look.set()
         if self._thread.ident is not None:
             await self._ended.wait()
-        if self._http is not None:
-            await self._http.aclose()
 
     async def why(self) -> str | None:
         """After a connection broke: how the server ended, or ``None`` if it lives."""
@@ -166,43 +161,3 @@ class Process:
             self._told = True
             self._look.set()
             self._on_end(error.line())
-
-
-class _Transport(httpx.AsyncHTTPTransport):
-    """Says how the server ended where httpx would only say that a connection broke."""
-
-    def __init__(self, process: Process) -> None:
-        # No connection is used twice: llama-server closes one after each stream without having
-        # said so, and a request sent just then gets no answer.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        super().__init__(trust_env=False, limits=limits)
-        self._process = process
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            response = await super().handle_async_request(request)
-        except httpx.TransportError as error:
-            raise await self._explained(error) from error
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Stream(response.stream, self)
-        return response
-
-    async def _explained(self, error: httpx.TransportError) -> httpx.TransportError:
-        why = await self._process.why()
-        return error if why is None else httpx.RemoteProtocolError(why)
-
-
-class _Stream(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, transport: _Transport) -> None:
-        self._stream = stream
-        self._transport = transport
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for part in self._stream:
-                yield part
-        except httpx.TransportError as error:
-            raise await self._transport._explained(error) from error
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

@@ -14,10 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx
-
 from ..launch.server import Progress
 from ..plan import LaunchPlan
+from .wire import Wire
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,8 @@ class Engine(Protocol):
         """Seconds that this request waited for the model to load; 0 when it was there."""
 
     @property
-    def http(self) -> httpx.AsyncClient:
-        """Talks to it: ``base_url`` is set, there is no timeout on reading, key and proxies are
-        taken care of. Cancelling a task that reads from it frees the slot."""
+    def http(self) -> Wire:
+        """Talks to it. Cancelling a task that reads from it frees the slot."""
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Literal
 
-import httpx
-
 from ..launch import Progress
 from ..plan import LaunchPlan
 from .budget import Resident, private_bytes
 from .engine import Process
 from .interfaces import Loaded, Need, ServedModel
+from .wire import Wire
 
 State = Literal["loading", "ready", "leaving", "dead"]
 Key = tuple[Path, Path | None, Path | None, tuple[Path, ...], bool]
@@ -177,4 +176,4 @@ class Lent:
     model: ServedModel
     plan: LaunchPlan
     load_seconds: float
-    http: httpx.AsyncClient
+    http: Wire

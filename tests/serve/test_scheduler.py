@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 from serve_parts import plan_of, served
@@ -27,6 +26,7 @@ from srhpm_plugin.serve.interfaces import BusyError, LoadError, Need, ServedMode
 from srhpm_plugin.serve.scheduler import Scheduler
 from srhpm_plugin.serve.settings import Settings
 from srhpm_plugin.serve.stats import Stats
+from srhpm_plugin.serve.wire import ServerGoneError, Wire
 
 NEED = Need()
 
@@ -137,7 +137,7 @@ class Held:
         self.done = asyncio.Event()
         self.pid = 0
         self.load_seconds = 0.0
-        self.http: httpx.AsyncClient | None = None
+        self.http: Wire | None = None
 
     async def run(
         self, scheduler: Scheduler, model: ServedModel, need: Need, more: dict[str, Any]
@@ -426,9 +426,9 @@ async def test_a_server_that_dies_is_started_again_and_reported(world: World) ->
         held = await (await hold(scheduler, world.model())).got()
         assert held.http is not None
         kill(held.pid)
-        with pytest.raises(httpx.TransportError, match=r"died: (killed|ended)"):
+        with pytest.raises(ServerGoneError, match=r"died: (killed|ended)"):
             while True:
-                await held.http.get("/health")
+                await held.http.ask("/health")
         # No request is needed for it.
         await until(lambda: any(one.pid != held.pid for one in scheduler.loaded()))
         assert scheduler.loaded()[0].restarts == 1
@@ -436,7 +436,7 @@ async def test_a_server_that_dies_is_started_again_and_reported(world: World) ->
         assert "died" in trouble.text and "started again" in trouble.text
         await held.let_go()
         async with scheduler.lease(world.model(), NEED) as engine:
-            assert (await engine.http.get("/health")).status_code == 200
+            assert (await engine.http.ask("/health"))[0] == 200
         assert world.starts == ["a", "a"] and len(children()) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import AsyncGenerator, Sequence
 
@@ -85,8 +86,8 @@ async def _limit(engine: Engine, error: EngineError) -> int | None:
         return None
     if error.n_ctx is not None:
         return error.n_ctx
-    answer = await engine.http.get("/props")
-    props = answer.json() if answer.status_code == 200 else {}
+    status, said = await engine.http.ask("/props")
+    props = json.loads(said) if status == 200 else {}
     n_ctx = (props.get("default_generation_settings") or {}).get("n_ctx")
     return n_ctx if isinstance(n_ctx, int) else None  # a batch of an engine for these has as many
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from ..interfaces import Engine
@@ -18,12 +17,12 @@ async def call(engine: Engine, path: str, body: Mapping[str, Any]) -> Any:
 
     Raises:
         EngineError: the engine refused it.
-        httpx.TransportError: the engine ended.
+        ServerGoneError: the engine ended.
     """
-    answer = await engine.http.post(path, content=_bytes(body), headers=_JSON)
-    if answer.status_code != 200:
-        raise from_engine(answer.status_code, answer.content)
-    return answer.json()
+    status, said = await engine.http.ask(path, _bytes(body))
+    if status != 200:
+        raise from_engine(status, said)
+    return json.loads(said)
 
 
 async def events(
@@ -33,15 +32,21 @@ async def events(
 
     Raises:
         EngineError: the engine refused it, or failed on the way.
-        httpx.TransportError: the engine ended.
+        ServerGoneError: the engine ended.
     """
-    content = _bytes({**body, "stream": True})
-    async with engine.http.stream("POST", path, content=content, headers=_JSON) as answer:
-        if answer.status_code != 200:
-            raise from_engine(answer.status_code, await answer.aread())
-        async with aclosing(_lines(answer.aiter_raw())) as lines:
-            async for line in lines:
-                event = json.loads(line)
+    async with engine.http.asking(path, _bytes({**body, "stream": True})) as answer:
+        if answer.status != 200:
+            raise from_engine(answer.status, await answer.read())
+        rest = b""
+        while part := await answer.part():
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > _LONGEST_EVENT:
+                raise ApiError(500, "the engine's answer does not come in lines")
+            for line in lines:
+                # Comments and the closing mark are none.
+                if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+                    continue
+                event = json.loads(line[6:])
                 if "error" in event:
                     raise from_engine(500, event)
                 yield event
@@ -66,20 +71,5 @@ async def render(engine: Engine, body: Mapping[str, Any]) -> str:
     return prompt
 
 
-_JSON = {"Content-Type": "application/json"}
-
-
 def _bytes(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The data of server-sent events; comments and the closing ``[DONE]`` are left out."""
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST_EVENT:
-            raise ApiError(500, "the engine's answer does not come in lines")
-        for line in lines:
-            if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
-                yield line[6:]

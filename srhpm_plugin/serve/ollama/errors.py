@@ -6,11 +6,11 @@ import json
 import logging
 from typing import Any
 
-import httpx
 from starlette.responses import JSONResponse
 
 from ...errors import UserError
 from ..interfaces import BusyError, LoadError
+from ..wire import ServerGoneError
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(503, what, error.retry_after)
     if isinstance(error, LoadError | UserError):
         return ApiError(500, str(error))
-    if isinstance(error, httpx.TransportError):
+    if isinstance(error, ServerGoneError):
         why = str(error) or "its server ended"
         return ApiError(500, f"an error was encountered while running the model: {why}; ask again")
     if isinstance(error, RecursionError):

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import httpx
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,6 +21,7 @@ from ...launch.server import Progress
 from ..gone import until_gone
 from ..interfaces import BusyError, Engine, LoadError, Need, Scheduler, ServedModel
 from ..stats import Outcome, Stats
+from ..wire import Answer, ServerGoneError
 from . import forms, spoken
 from .forms import Form, Problem
 from .heard import Heard
@@ -158,26 +158,23 @@ class _Answer:
     async def _hand_through(self, engine: Engine) -> bytes | None:
         """A whole answer; ``None`` where a stream has passed."""
         job = self._job
-        headers = {"Content-Type": "application/json"}
         self._heard.asked()
-        async with engine.http.stream(
-            "POST", job.path, content=job.body, headers=headers
-        ) as answer:
-            if answer.status_code != 200:
-                raise forms.from_engine(answer.status_code, await answer.aread())
-            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                body = await answer.aread()
+        async with engine.http.asking(job.path, job.body) as answer:
+            if answer.status != 200:
+                raise forms.from_engine(answer.status, await answer.read())
+            if answer.kind != "text/event-stream":
+                body = await answer.read()
                 self._heard.piece(body)
                 return spoken.renamed_whole(body, job.name)
             await self._stream(answer)
             return None
 
-    async def _stream(self, answer: httpx.Response) -> None:
+    async def _stream(self, answer: Answer) -> None:
         if not self._begun:
             await self._begin(200, "text/event-stream")
         rest = b""
-        async for chunk in answer.aiter_raw():
-            lines, newline, rest = (rest + chunk).rpartition(b"\n")
+        while part := await answer.part():
+            lines, newline, rest = (rest + part).rpartition(b"\n")
             if newline:
                 self._heard.piece(lines)
                 self._stats.pulse.beat(self._job.model.name, lines.count(_EVENT))
@@ -230,7 +227,7 @@ def _problem(trouble: Exception) -> Problem:
         return Problem(503, str(trouble), "busy", headers=after)
     if isinstance(trouble, LoadError):
         return Problem(503, str(trouble), "model_not_loaded")
-    if isinstance(trouble, httpx.TransportError):
+    if isinstance(trouble, ServerGoneError):
         what = "the model's server ended before its answer did: ask again, it is started anew"
         return Problem(502, what, "server_ended")
     return Problem(500, "the answer failed: the log of `srhpm-plugin serve` says why")
