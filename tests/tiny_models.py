@@ -107,14 +107,28 @@ class _Model:
             self.norm(f"{at}.attn_q_norm", HD)
             self.norm(f"{at}.attn_k_norm", HD)
 
-    def delta_net(self, at: str) -> None:
+    def experts(self, at: str, *, shared: bool = False) -> None:
+        """Routed experts behind a router of floats, as converters write it, and a shared one."""
+        self.floats(f"{at}.ffn_gate_inp.weight", self.normal(EXPERTS, E) * E**-0.5)
+        for part in ("gate", "up", "down"):
+            self.matrix(f"{at}.ffn_{part}_exps", EXPERTS, E, E)
+            if shared:
+                self.matrix(f"{at}.ffn_{part}_shexp", E, E)
+        if shared:
+            self.floats(f"{at}.ffn_gate_inp_shexp.weight", self.normal(E) * E**-0.5)
+
+    def delta_net(self, at: str, *, joined: bool = False) -> None:
+        """``joined``: beta and alpha in one matrix."""
         values = VALUE_HEADS * STATE
         mixed = 2 * KEY_HEADS * STATE + values
         self.norm(f"{at}.attn_norm", E)
         self.matrix(f"{at}.attn_qkv", mixed, E)
         self.matrix(f"{at}.attn_gate", values, E)
-        self.matrix(f"{at}.ssm_beta", VALUE_HEADS, E)
-        self.matrix(f"{at}.ssm_alpha", VALUE_HEADS, E)
+        if joined:
+            self.matrix(f"{at}.ssm_ba", 2 * VALUE_HEADS, E)
+        else:
+            self.matrix(f"{at}.ssm_beta", VALUE_HEADS, E)
+            self.matrix(f"{at}.ssm_alpha", VALUE_HEADS, E)
         self.matrix(f"{at}.ssm_out", E, values)
         self.norm(f"{at}.ssm_norm", STATE)
         self.floats(f"{at}.ssm_conv1d.weight", 0.5 * self.normal(mixed, 4))
@@ -184,18 +198,41 @@ def _qwen3moe() -> _Model:
     return model
 
 
+_DELTA_NETS: dict[str, Value] = {
+    "full_attention_interval": 4,
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": VALUE_HEADS * STATE,
+    "ssm.state_size": STATE,
+    "ssm.time_step_rank": VALUE_HEADS,
+    "ssm.group_count": KEY_HEADS,
+}
+
+
+def _sparse_hybrid(arch: str, fields: Mapping[str, Value] | None = None) -> _Model:
+    """A hybrid, three gated delta nets to one attention, with experts and a shared one."""
+    experts: dict[str, Value] = {
+        "expert_count": EXPERTS,
+        "expert_used_count": 3,
+        "expert_feed_forward_length": E,
+        "expert_shared_feed_forward_length": E,
+    }
+    # the seed of the hybrid without experts: its draft model knows these embeddings
+    model = _Model(arch, LAYERS, 2, {**_DELTA_NETS, **experts, **(fields or {})})
+    model.embedding()
+    for i in range(LAYERS):
+        at = f"blk.{i}"
+        if i % 4 == 3:
+            model.attention(at, gated=True)
+        else:
+            model.delta_net(at, joined=arch == "qwen3next")
+        model.norm(f"{at}.post_attention_norm", E)
+        model.experts(at, shared=True)
+    return model
+
+
 def _qwen35() -> _Model:
     """A hybrid, three gated delta nets to one attention, with an MTP head inside."""
-    fields = {
-        "nextn_predict_layers": 1,
-        "full_attention_interval": 4,
-        "ssm.conv_kernel": 4,
-        "ssm.inner_size": VALUE_HEADS * STATE,
-        "ssm.state_size": STATE,
-        "ssm.time_step_rank": VALUE_HEADS,
-        "ssm.group_count": KEY_HEADS,
-        **_M_ROPE,
-    }
+    fields = {"nextn_predict_layers": 1, **_DELTA_NETS, **_M_ROPE}
     model = _Model("qwen35", LAYERS + 1, 2, fields)
     model.embedding()
     for i in range(LAYERS + 1):
@@ -295,6 +332,8 @@ _TARGETS: dict[str, Callable[[], _Model]] = {
     "qwen3": _qwen3,
     "qwen3moe": _qwen3moe,
     "qwen35": _qwen35,
+    "qwen35moe": lambda: _sparse_hybrid("qwen35moe", _M_ROPE),
+    "qwen3next": lambda: _sparse_hybrid("qwen3next"),
     "step35": _step35,
 }
 _DRAFTERS: dict[str, Callable[[str], _Model]] = {

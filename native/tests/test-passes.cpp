@@ -4,7 +4,7 @@
 // model. Two contexts decode the same pseudo-random tokens: up to each position FROM (ascending) in
 // large batches, alike; then one token by token, the other in passes of 2 to 8 tokens, first all of them
 // right, then the later half wrong and dropped again, as after a draft. So for every combination of the
-// values given.
+// values given. What both keep for the next token must be the same bytes after every pass.
 // The caller sets SRHPM_EXACT=8. Where logits differ, both are done again to tell which tensors do. With
 // --tensors those of all passes are compared: rounding activations to 8 bits hides small differences
 // from the logits.
@@ -160,6 +160,13 @@ class Context {
         return out;
     }
 
+    // What there is to go on from: keys and values, recurrent states.
+    std::vector<uint8_t> state() {
+        std::vector<uint8_t> out(llama_state_seq_get_size(ctx, 0));
+        out.resize(llama_state_seq_get_data(ctx, out.data(), out.size(), 0));
+        return out;
+    }
+
     void drop_from(int at) {
         if (!llama_memory_seq_rm(llama_get_memory(ctx), 0, at, -1)) {
             throw std::runtime_error("cannot drop tokens from " + std::to_string(at) + " on");
@@ -232,10 +239,16 @@ struct Walk {
             differ += std::memcmp(one.data(), &logits[(size_t) j * vocab], vocab * sizeof(float)) != 0;
             compared++;
         }
-        if (differ && record == options.tensors) { // else it was said before
-            std::printf("logits of %d tokens of a pass over %d at %d differ\n", differ, m, at);
+        const bool kept = single.state() == passes.state();
+        if (record == options.tensors) { // else it was said before
+            if (differ) {
+                std::printf("logits of %d tokens of a pass over %d at %d differ\n", differ, m, at);
+            }
+            if (!kept) {
+                std::printf("states after %d of the %d tokens of a pass at %d differ\n", right, m, at);
+            }
         }
-        return !(record && blame::print(all, m, alone, 6)) && !differ;
+        return !(record && blame::print(all, m, alone, 6)) && !differ && kept;
     }
 };
 

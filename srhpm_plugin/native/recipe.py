@@ -20,6 +20,7 @@ PROGRAMS = (
     "llama-imatrix",
     "bench-kernels",
     "srhpm-llama-server",
+    "ggml-rpc-server",
 )
 TESTS = (
     "test-exact",
@@ -30,6 +31,7 @@ TESTS = (
     "test-passes",
     "test-policy",
     "test-server",
+    "test-states",
 )
 
 
@@ -66,6 +68,9 @@ class Recipe:
             "CMAKE_BUILD_TYPE": "Release",
             "LLAMA_BUILD_NUMBER": str(self.tag),
             "LLAMA_BUILD_COMMIT": "srhpm",
+            # One more file to compile; nothing listens or connects without --rpc.
+            "GGML_RPC": "ON",
+            "GGML_RPC_RDMA": "OFF",  # else a library that this machine happens to have is needed
             "GGML_CUDA": _on(self.cuda),
             "GGML_VULKAN": _on(self.vulkan),
         }

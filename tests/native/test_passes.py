@@ -14,7 +14,7 @@ pytestmark = pytest.mark.server
 
 # So that passes cross 256 (with all tokens accepted) and 512 (with half of them rejected).
 CROSSING = ("236", "470")
-ARCHITECTURES = ("qwen3", "qwen3moe", "qwen35")
+ARCHITECTURES = ("qwen3", "qwen3moe", "qwen35", "qwen35moe", "qwen3next")
 CACHES = ("--kv", "f16,q8_0", "--fa", "on,off")
 
 Quantized = Callable[[str, str], Path]

@@ -18,9 +18,9 @@ from srhpm_plugin.native.hooks import load_hooks
 from srhpm_plugin.native.recipe import native_dir
 
 
-def run(program: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(program)],
+        [str(program), *args],
         env={**os.environ, **env},
         capture_output=True,
         text=True,
@@ -54,6 +54,14 @@ def test_packed_products(server_dir: Path, isa: str) -> None:
         pytest.skip(f"no {isa or 'fast'} kernels on this processor")
     env = {"SRHPM_EXACT": "33"} if isa == "avx2" else {}  # else floats up to 8
     done = run(server_dir / "test-packed", SRHPM_ISA=isa, OMP_WAIT_POLICY="passive", **env)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("setting", ["", "off"])
+def test_states_in_place(server_dir: Path, setting: str) -> None:
+    """Gated delta nets write their states to the cache, the same bits as by a copy; or do not."""
+    args = (setting,) if setting else ()
+    done = run(server_dir / "test-states", *args, SRHPM_ROLLBACK=setting, OMP_WAIT_POLICY="passive")
     assert done.returncode == 0, done.stdout
 
 
