@@ -19,6 +19,7 @@ PROGRAMS = (
     "llama-perplexity",
     "llama-imatrix",
     "bench-kernels",
+    "bench-rpc",
     "srhpm-llama-server",
     "ggml-rpc-server",
 )
