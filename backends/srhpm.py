@@ -12,7 +12,7 @@ from srhpm_plugin.errors import UserError
 from srhpm_plugin.hookspecs import hookimpl
 from srhpm_plugin.machine.isa import host_isa
 from srhpm_plugin.machine.kernels import chosen_kernels
-from srhpm_plugin.native.locate import find_server
+from srhpm_plugin.native.locate import build_info, find_server
 from srhpm_plugin.packing import is_factor
 from srhpm_plugin.plan import KernelSetting, LaunchPlan
 
@@ -35,6 +35,8 @@ _LEAST_COLUMNS = 8
 
 VARIABLE = "SRHPM_KERNELS"
 _ISA = "SRHPM_ISA"
+_GPU_LAYERS = "SRHPM_GPU_LAYERS"
+_LAYERS = "layers"  # the hook that reads it
 _ROLLBACK = "SRHPM_ROLLBACK"
 
 
@@ -76,6 +78,14 @@ class SrhpmBackend:
             # several tokens, and rounds them otherwise than the CPU does for one token.
             argv += ["--device", "none"]
         return Command(tuple(argv), _environment(plan))
+
+    def layer_sets(self) -> bool:
+        """Whether the server was built with the hook that places any set of layers on GPUs."""
+        program = self.server()
+        hooks = build_info(program.parent.parent).get("hooks") if program else None
+        if not isinstance(hooks, list):
+            return False
+        return any(hook.get("name") == _LAYERS and hook.get("applied") for hook in hooks)
 
     def ready_url(self, base_url: str) -> str:
         """llama-server answers 503 there while it loads."""
@@ -197,6 +207,8 @@ def _environment(plan: LaunchPlan) -> dict[str, str]:
             env[name] = f"{value:g}"
     if plan.kernels != "speed" or VARIABLE in os.environ:
         env[VARIABLE] = plan.kernels
+    if plan.layer_list or _GPU_LAYERS in os.environ:
+        env[_GPU_LAYERS] = plan.layer_list or ""
     if plan.rollback == "copy":
         env[_ROLLBACK] = plan.rollback
     if not any(name in os.environ for name in _WAITING):

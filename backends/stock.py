@@ -31,6 +31,8 @@ OFF = {
     "SRHPM_DRAFT_LENGTHS": "any",
     "SRHPM_RELAX": "0",
     "SRHPM_ROLLBACK": "off",
+    "SRHPM_OFFLOAD": "any",
+    "SRHPM_GPU_LAYERS": "",
 }
 
 

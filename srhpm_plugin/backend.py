@@ -38,6 +38,9 @@ class Backend(Protocol):
     An engine with our kernels has one method more: ``kernels(model_types, setting, isa) ->
     Kernels`` says which of them run for weights of these types with ``--kernels`` ``setting`` on a
     processor with these instruction sets. The planner then counts weights as those hold them.
+
+    One that can place any set of layers on GPUs has ``layer_sets() -> bool``: whether the server
+    that it will start can. Only then a plan has a ``layer_set``.
     """
 
     @property

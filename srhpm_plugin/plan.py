@@ -161,7 +161,9 @@ class LaunchPlan:
     launcher adds. ``exact`` names what makes speculative output equal to plain, and its cost.
     ``warnings`` says where the plan is not what was asked for.
     ``gpu_layers`` counts as ``-ngl`` does (the last layers and the head; 0 is CPU only) and
-    ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU).
+    ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU). Where not
+    the last layers lie on GPUs, ``layer_set`` says which: the index of the GPU of each layer and of
+    the head, -1 for the CPU; ``gpu_layers`` is then how many do.
     ``rollback`` says how a recurrent model goes back over rejected tokens (planner/rollback.py).
     ``kernels`` is the setting; ``reasons`` says what it comes to with this model and processor.
     """
@@ -185,6 +187,7 @@ class LaunchPlan:
     relax: float = 0.0
     mmproj: Path | None = None
     cpu_moe: int = 0
+    layer_set: tuple[int, ...] = ()
     kernels: KernelSetting = "speed"
     rollback: RollbackWay = "planes"
     exact: tuple[str, ...] = ()
@@ -192,6 +195,12 @@ class LaunchPlan:
     warnings: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def layer_list(self) -> str | None:
+        """``layer_set`` as the server reads it (SRHPM_GPU_LAYERS): ``3,7-9,out``, with ``@N`` on a
+        GPU other than the first. ``None`` without one."""
+        return _listed(self.layer_set) if self.layer_set else None
 
     def to_json(self) -> dict[str, Any]:
         """The ``plan --json`` object (design contract; fields are only ever added)."""
@@ -222,6 +231,7 @@ class LaunchPlan:
             "parallel": self.parallel,
             "threads": self.threads,
             "gpu_layers": self.gpu_layers,
+            "layer_list": self.layer_list,
             "cpu_moe": self.cpu_moe,
             "kernels": self.kernels,
             "rollback": self.rollback,
@@ -242,3 +252,15 @@ class LaunchPlan:
             "reasons": list(self.reasons),
             "warnings": list(self.warnings),
         }
+
+
+def _listed(layer_set: tuple[int, ...]) -> str:
+    runs: list[tuple[int, int, int]] = []  # first, last, device
+    for i, device in enumerate(layer_set[:-1]):
+        if runs and runs[-1][1:] == (i - 1, device):
+            runs[-1] = (runs[-1][0], i, device)
+        elif device >= 0:
+            runs.append((i, i, device))
+    words = [(f"{a}" if a == b else f"{a}-{b}", device) for a, b, device in runs]
+    words += [("out", layer_set[-1])] if layer_set[-1] >= 0 else []
+    return ",".join(f"{word}@{device}" if device else word for word, device in words)

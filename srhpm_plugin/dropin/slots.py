@@ -69,4 +69,4 @@ def _as_chosen(plan: LaunchPlan) -> str:
 def _what_counts(plan: LaunchPlan) -> tuple[object, ...]:
     draft = plan.draft
     drafter = (draft.type, draft.path, draft.device) if draft is not None else None
-    return plan.kind, drafter, plan.kernels, plan.gpu_layers, plan.cpu_moe
+    return plan.kind, drafter, plan.kernels, plan.gpu_layers, plan.layer_set, plan.cpu_moe

@@ -11,7 +11,7 @@ from ..machine.types import Machine
 from ..model import ModelInfo
 from ..packing import is_factor, packed_bytes
 from ..plan import HostRequest, KernelSetting
-from .memory import CPU, layer_devices, placements
+from .memory import CPU, devices_of, placements
 from .outline import PlanOutline
 from .units import size
 from .weights import trunk_bytes, weight_map
@@ -70,7 +70,7 @@ def kernel_reasons(plan: PlanOutline) -> tuple[str, ...]:
         return ()  # said elsewhere
     if kernels.isa is None:
         return (kernels.why,)
-    layers = layer_devices(plan.model, plan.machine.gpus, plan.gpu_layers)
+    layers = devices_of(plan)
     if CPU not in layers and not plan.cpu_moe:
         return ()  # all that is multiplied by lies on GPUs
     if not any(is_factor(t) and packed_bytes(t) is not None for t in plan.model.tensors):
@@ -80,8 +80,7 @@ def kernel_reasons(plan: PlanOutline) -> tuple[str, ...]:
     reason = (
         f"{kernels.why}: loading packs the weights{where}, {size(packed)} instead of {size(plain)}"
     )
-    # The head is the first that goes to a GPU.
-    copy = 0 if plan.gpu_layers else weight_map(plan.model, packed=True).copy
+    copy = weight_map(plan.model, packed=True).copy if layers[-1] == CPU else 0
     if copy:
         reason += f", {size(copy)} of it the token table once more, as the output matrix"
     return (reason,)
@@ -91,5 +90,4 @@ def _in_ram(plan: PlanOutline, packed: bool) -> int:
     """Bytes of the target's weights in RAM."""
     if not plan.gpu_layers:
         return trunk_bytes(plan.model, packed)
-    where = placements(plan.model, plan.machine.gpus, plan.gpu_layers, plan.cpu_moe, packed)
-    return where[0].nbytes
+    return placements(plan, packed)[0].nbytes

@@ -244,6 +244,7 @@ def _plan(
         parallel=request.parallel,
         threads=plan.threads,
         gpu_layers=plan.gpu_layers,
+        layer_set=plan.layer_set,
         placement=plan.placement,
         memory=settled.memory,
         predicted=Predicted(),

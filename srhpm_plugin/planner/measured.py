@@ -45,6 +45,7 @@ def plan_key(plan: LaunchPlan) -> str | None:
         draft and [draft.type, _file(draft.path), draft.n_min, draft.n_max, draft.p_min],
         draft and draft.device,
         plan.gpu_layers,
+        *([plan.layer_list] if plan.layer_set else []),  # else as before there were sets
         plan.cpu_moe,
         plan.threads,
         plan.kernels,

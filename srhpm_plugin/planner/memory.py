@@ -36,11 +36,16 @@ class _Device:
     head: bool = False
 
 
-def layer_devices(model: ModelInfo, gpus: tuple[Gpu, ...], gpu_layers: int) -> list[str]:
+def layer_devices(
+    model: ModelInfo, gpus: tuple[Gpu, ...], gpu_layers: int, layer_set: tuple[int, ...] = ()
+) -> list[str]:
     """The device of every layer (MTP layers included) and, last, of the head.
 
-    llama.cpp's rule: the last ``gpu_layers`` go to the GPUs, split by their free memory.
+    llama.cpp's rule where there is no ``layer_set``: the last ``gpu_layers`` go to the GPUs, split
+    by their free memory.
     """
+    if layer_set:
+        return [CPU if at < 0 else gpus[at].name for at in layer_set]
     n = model.n_layer + model.n_mtp_layers + 1
     on_gpu = min(gpu_layers, n) if gpus else 0
     devices = [CPU] * (n - on_gpu)
@@ -60,10 +65,15 @@ def outputs_per_pass(choice: DraftChoice, parallel: int) -> int:
     return parallel * (1 + (choice.draft.n_max if choice.draft else 0))
 
 
+def devices_of(plan: PlanOutline) -> list[str]:
+    """The device of every layer and, last, of the head of a placed plan."""
+    return layer_devices(plan.model, plan.machine.gpus, plan.gpu_layers, plan.layer_set)
+
+
 def memory(plan: PlanOutline) -> tuple[MemoryUse, ...]:
     """One entry per device, the CPU first; GPUs that hold nothing are listed too."""
-    machine, model, request = plan.machine, plan.model, plan.request
-    at = layer_devices(model, machine.gpus, plan.gpu_layers)
+    machine, request = plan.machine, plan.request
+    at = devices_of(plan)
     rows = {name: _Device() for name in (CPU, *(g.name for g in machine.gpus))}
     _target(plan, at, rows)
     _drafter(plan, at, rows)
@@ -183,15 +193,22 @@ def checkpoint_bytes(plan: PlanOutline) -> int:
     return one + sum(_kv(plan, i) for i in plan.model.window_layers)
 
 
-def placements(
-    model: ModelInfo,
-    gpus: tuple[Gpu, ...],
-    gpu_layers: int,
-    cpu_moe: int,
-    packed: bool = False,
-) -> tuple[Placement, ...]:
+def place_bytes(plan: PlanOutline, place: int) -> int:
+    """What a layer, or after them the head, adds to the GPU that holds it. (A device has a compute
+    buffer besides, which is none of a layer's.)"""
+    model, w = plan.model, weight_map(plan.model)
+    if place == len(w.layers):
+        return w.head + w.tied
+    if place >= model.n_layer:
+        mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
+        return w.layers[place] + _kv(plan, place) if mtp else 0
+    states = (1 + rollback(plan).planes) * plan.request.parallel
+    return w.layers[place] + _kv(plan, place) + states * state_bytes(model, place)
+
+
+def placements(plan: PlanOutline, packed: bool) -> tuple[Placement, ...]:
     """Which layers lie where, in words a user reads, with their weight bytes."""
-    at = layer_devices(model, gpus, gpu_layers)
+    model, cpu_moe, at = plan.model, plan.cpu_moe, devices_of(plan)
     found: list[Placement] = []
     for device in dict.fromkeys((CPU, *at)):
         w = weight_map(model, packed and device == CPU)

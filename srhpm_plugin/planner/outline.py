@@ -15,6 +15,7 @@ class PlanOutline:
 
     ``packed``: our kernels run, which hold weights in RAM in a form of their own (also beside
     layers on a GPU). ``rollback``: see :mod:`.rollback`.
+    ``layer_set``: see :class:`PlacementChoice`.
     """
 
     request: HostRequest
@@ -33,6 +34,7 @@ class PlanOutline:
     cpu_moe: int = 0
     packed: bool = False
     rollback: RollbackWay = "planes"
+    layer_set: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,12 @@ class PlacementChoice:
         cpu_moe: first layers whose experts stay on the CPU although the layer is on a GPU.
         draft_device: ``CPU`` or the device that holds the drafter.
         reasons: in words.
+        layer_set: the GPU of each layer and of the head, by its index, -1 for the CPU; empty for
+            the last ``gpu_layers``, else ``gpu_layers`` counts those on GPUs.
     """
 
     gpu_layers: int
     cpu_moe: int = 0
     draft_device: str = "CPU"
     reasons: tuple[str, ...] = ()
+    layer_set: tuple[int, ...] = ()

@@ -1,15 +1,18 @@
 """Which layers lie on the GPUs: the built-in placement step.
 
-A contiguous tail of layers, as upstream's ``-ngl`` gives; of mixtures of experts all layers but
-their experts.
+A contiguous tail of layers, as upstream's ``-ngl`` gives, or a set of them where that is faster
+(:mod:`.sets`); of mixtures of experts all layers but their experts.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..model import ModelInfo
 from .memory import CPU
 from .outline import PlacementChoice, PlanOutline
 from .room import ask_memory, put, shortage
+from .sets import better_than_tail
 
 
 def all_layers(model: ModelInfo) -> int:
@@ -35,12 +38,16 @@ def place(plan: PlanOutline) -> PlacementChoice:
                 if cpu_moe:
                     reasons += (f"the experts of {cpu_moe} layers stay in RAM, the rest does not",)
                 return PlacementChoice(whole, cpu_moe, device, reasons)
-    for layers in range(whole, 0, -1):
-        if _fits(plan, layers, 0, device):
-            if layers < whole:
-                reasons += (f"{layers} of {whole} layers (the head counted) fit on the GPU",)
-            return PlacementChoice(layers, 0, device, reasons)
-    return PlacementChoice(0, 0, device, (*reasons, "no layer fits into the GPU's free memory"))
+    layers = next((n for n in range(whole, 0, -1) if _fits(plan, n, 0, device)), 0)
+    if layers == whole:
+        return PlacementChoice(whole, 0, device, reasons)
+    better = better_than_tail(plan, layers, device)
+    if better is not None:
+        return replace(better, reasons=(*reasons, *better.reasons))
+    if not layers:
+        return PlacementChoice(0, 0, device, (*reasons, "no layer fits into the GPU's free memory"))
+    reasons += (f"{layers} of {whole} layers (the head counted) fit on the GPU",)
+    return PlacementChoice(layers, 0, device, reasons)
 
 
 def _fits(plan: PlanOutline, layers: int, cpu_moe: int, device: str) -> bool:

@@ -59,14 +59,21 @@ def ask_memory(plan: PlanOutline) -> tuple[MemoryUse, ...]:
     return tuple(plugins().hook.srhpm_plan_memory(plan=plan))
 
 
-def put(plan: PlanOutline, gpu_layers: int, cpu_moe: int, draft_device: str) -> PlanOutline:
+def put(
+    plan: PlanOutline,
+    gpu_layers: int,
+    cpu_moe: int,
+    draft_device: str,
+    layer_set: tuple[int, ...] = (),
+) -> PlanOutline:
     """``plan`` with a placement."""
     choice = plan.choice
     if choice.draft is not None and choice.draft.type == "draft-simple":
         choice = replace(choice, draft=replace(choice.draft, device=draft_device))
-    placed = replace(plan, choice=choice, gpu_layers=gpu_layers, cpu_moe=cpu_moe)
-    where = placements(plan.model, plan.machine.gpus, gpu_layers, cpu_moe, packed=placed.packed)
-    return replace(placed, placement=where)
+    placed = replace(
+        plan, choice=choice, gpu_layers=gpu_layers, cpu_moe=cpu_moe, layer_set=layer_set
+    )
+    return replace(placed, placement=placements(placed, packed=placed.packed))
 
 
 def settle(plan: PlanOutline) -> Settled:
@@ -74,7 +81,7 @@ def settle(plan: PlanOutline) -> Settled:
     from ..plugins import plugins
 
     where = plugins().hook.srhpm_plan_placement(plan=plan)
-    placed = put(plan, where.gpu_layers, where.cpu_moe, where.draft_device)
+    placed = put(plan, where.gpu_layers, where.cpu_moe, where.draft_device, where.layer_set)
     memory = ask_memory(placed)
     return Settled(placed, memory, where.reasons, shortage(memory, plan.machine))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import platform
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from srhpm_plugin.backends.srhpm import SrhpmBackend, exact_columns
 from srhpm_plugin.backends.stock import OFF, StockBackend
 from srhpm_plugin.errors import UserError
 from srhpm_plugin.model import Tensor
-from srhpm_plugin.plan import Draft
+from srhpm_plugin.plan import Draft, MemoryUse
 
 pytestmark = pytest.mark.usefixtures("any_program")
 
@@ -300,3 +301,41 @@ def test_no_promise_where_there_is_none(make_plan):
     assert SrhpmBackend().exactness(("Q4_0",), make_plan(relax=0.1)) == ()
     assert SrhpmBackend().exactness(("Q4_0",), make_plan(gpu=True, gpu_layers=1)) == ()
     assert StockBackend().exactness(("Q4_0",), make_plan()) == ()
+
+
+def test_a_set_of_layers(make_plan, monkeypatch):
+    """As many as -ngl counts, without which the server leaves the set alone."""
+    name = "SRHPM_GPU_LAYERS"
+    plan = make_plan(gpu=True, gpu_layers=2, layer_set=(0, -1, 0))
+    command = SrhpmBackend().command(plan)
+    assert command.env[name] == plan.layer_list == "0,out"
+    assert options(command.argv)["--gpu-layers"] == "2"
+    assert options(command.argv)["--fit"] == "off"
+    assert "--device" not in command.argv
+    assert name not in SrhpmBackend().command(make_plan(gpu=True, gpu_layers=2)).env
+    monkeypatch.setenv(name, "1")
+    assert SrhpmBackend().command(make_plan(gpu=True, gpu_layers=2)).env[name] == ""
+
+
+def test_a_set_over_several_gpus(make_plan):
+    memory = tuple(MemoryUse(name) for name in ("CPU", "CUDA0", "CUDA1"))
+    plan = make_plan(gpu_layers=2, layer_set=(1, -1, 0))
+    plan = dataclasses.replace(plan, memory=memory)
+    command = SrhpmBackend().command(plan)
+    assert command.env["SRHPM_GPU_LAYERS"] == "0@1,out"
+    assert options(command.argv)["--device"] == "CUDA0,CUDA1"
+
+
+def test_sets_need_the_hook(tmp_path, monkeypatch):
+    server = tmp_path / "bin" / "llama-server"
+    server.parent.mkdir()
+    server.touch()
+    backend = SrhpmBackend()
+    monkeypatch.setattr(SrhpmBackend, "server", lambda self: server)
+    assert not backend.layer_sets()
+    for applied in (False, True):
+        said = {"hooks": [{"name": "layers", "file": "x", "applied": applied}]}
+        (tmp_path / "srhpm-native.json").write_text(json.dumps(said))
+        assert backend.layer_sets() is applied
+    monkeypatch.setattr(SrhpmBackend, "server", lambda self: None)
+    assert not backend.layer_sets()

@@ -16,7 +16,7 @@ from srhpm_plugin.model import ModelInfo
 from srhpm_plugin.plan import DraftChoice, HostRequest
 from srhpm_plugin.planner.drafter import N_MAX, choose_draft, model_draft
 from srhpm_plugin.planner.kind import outline
-from srhpm_plugin.planner.memory import layer_devices, memory, placements, ranges
+from srhpm_plugin.planner.memory import layer_devices, memory, ranges
 from srhpm_plugin.planner.outline import PlanOutline
 from srhpm_plugin.planner.place import all_layers
 from srhpm_plugin.planner.rollback import Rollback, rollback
@@ -320,7 +320,7 @@ def test_ranges(numbers: list[int], text: tuple[str, ...]) -> None:
 
 
 def test_placement_names(models: SimpleNamespace, machines: SimpleNamespace) -> None:
-    places = placements(models.dense27, machines.desktop.gpus, 3, 0)
+    places = plan(models.dense27, machines.desktop, gpu_layers=3).placement
     assert [(p.device, p.layers) for p in places] == [
         ("CPU", ("embd", "0-61")),
         ("CUDA0", ("62-63", "output")),

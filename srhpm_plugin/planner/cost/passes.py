@@ -50,13 +50,18 @@ def weights_ms(
     """
     total = 0.0
     for tensor in factors(model, mtp=mtp):
-        total += _product_ms(tensor, model, calibration, engine, m)
+        total += product_ms(tensor, model, calibration, engine, m)
     return total
 
 
-def _product_ms(
+def product_ms(
     tensor: Tensor, model: ModelInfo, calibration: Calibration, engine: EngineName, m: int
 ) -> float:
+    """Milliseconds of the product of one weight with ``m`` tokens.
+
+    Raises:
+        Unknown: its type was not measured.
+    """
     own = packed_bytes(tensor) if engine == "ours" else None
     floats = tensor.type in ("F16", "BF16", "F32")
     # What has no form of ours is multiplied by upstream's kernels.
@@ -86,15 +91,21 @@ def attention_ms(
 ) -> float:
     """Milliseconds of attention of a pass over ``m`` tokens to ``ctx`` tokens of an f16 cache, all
     layers; layers with a window look at no more than that."""
+    layers = range(min(len(model.n_head), len(model.n_head_kv)))
+    return sum(layer_attention_ms(model, calibration, engine, i, m, ctx) for i in layers)
+
+
+def layer_attention_ms(
+    model: ModelInfo, calibration: Calibration, engine: EngineName, layer: int, m: int, ctx: int
+) -> float:
+    """The same of one layer."""
     cost = calibration.attention[engine]
     elements = (model.key_length + model.value_length) / 2
-    total = 0.0
-    for i, (heads, heads_kv) in enumerate(zip(model.n_head, model.n_head_kv, strict=False)):
-        seen = ctx
-        if model.sliding_window and i in model.window_layers:
-            seen = min(ctx, model.sliding_window)
-        total += (cost.query * m * heads + cost.cell * heads_kv) * seen * elements
-    return total / 1e6
+    seen = ctx
+    if model.sliding_window and layer in model.window_layers:
+        seen = min(ctx, model.sliding_window)
+    rows = cost.query * m * model.n_head[layer] + cost.cell * model.n_head_kv[layer]
+    return rows * seen * elements / 1e6
 
 
 def overhead_ms(n_layer: int, calibration: Calibration, engine: EngineName, m: int) -> float:

@@ -1,0 +1,99 @@
+"""A set of layers for the GPUs where it is faster than the last ones that fit.
+
+Layers differ in what they cost the CPU per byte of GPU memory: those with attention take their
+cache along, of which a pass reads only what is filled, recurrent ones a small state; types differ
+by layer; the head is read once more for each token that an MTP head proposes.
+"""
+
+from __future__ import annotations
+
+from .cost.places import CROSSING_MS, place_costs
+from .layersets import CPU, LayerSet, Place, best_set, bound_of, gain_of
+from .memory import devices_of, place_bytes
+from .outline import PlacementChoice, PlanOutline
+from .room import ask_memory, put, reserve, shortage
+
+# A set must save so much of a pass more than the last layers: costs are known no better, and
+# everybody knows how -ngl behaves.
+LEAST_GAIN = 0.02
+
+# What a device needs besides its layers depends on which those are, a little. Each search is told
+# what the last one's result needed.
+_ROUNDS = 4
+
+
+def better_than_tail(
+    plan: PlanOutline, tail_layers: int, draft_device: str
+) -> PlacementChoice | None:
+    """A faster set than the last ``tail_layers``, which are as many as fit; ``None`` where there is
+    none, or the server can place only the last ones."""
+    if not _can_place_sets(plan):
+        return None
+    costs = place_costs(plan)
+    total = sum(costs.ms)
+    places = [Place(ms, place_bytes(plan, i)) for i, ms in enumerate(costs.ms)]
+    tail = put(plan, tail_layers, 0, draft_device)
+    gain = gain_of(_indices(tail), places, CROSSING_MS)
+    least = gain + LEAST_GAIN * total
+    found = _search(plan, tail, places, draft_device, least)
+    if found is None or found.gain < least:
+        return None
+    by = "as measured" if costs.measured else "by bytes read"
+    more = f", no set more than {found.bound / total:.0%}" if found.bound > found.gain else ""
+    words = (
+        f"{_count(found)} of {len(places)} layers (the head counted) lie on the GPU, those that "
+        "cost the CPU most for the memory they take there: they save "
+        f"{found.gain / total:.0%} of a pass ({by}), the last {tail_layers} would "
+        f"{gain / total:.0%}{more}"
+    )
+    return PlacementChoice(_count(found), 0, draft_device, (words,), found.devices)
+
+
+def _can_place_sets(plan: PlanOutline) -> bool:
+    from ..plugins import plugins
+
+    ask = getattr(plugins().backend(plan.request.backend), "layer_sets", None)
+    return ask is not None and bool(ask())
+
+
+def _search(
+    plan: PlanOutline, tail: PlanOutline, places: list[Place], draft_device: str, least: float
+) -> LayerSet | None:
+    """The best set that fits by the memory step, if any gains ``least``."""
+    best: LayerSet | None = None
+    needed, seen = _besides(tail), set[tuple[int, ...]]()
+    for _ in range(_ROUNDS):
+        rooms = [
+            max(0, gpu.free - reserve(gpu.name, plan.machine) - needed[gpu.name])
+            for gpu in plan.machine.gpus
+        ]
+        if bound_of(places, sum(rooms), CROSSING_MS) < least:
+            break  # of like layers, at most a part of one more would fit
+        found = best_set(places, rooms, CROSSING_MS)
+        if found.devices in seen or all(at == CPU for at in found.devices):
+            break
+        seen.add(found.devices)
+        placed = put(plan, _count(found), 0, draft_device, found.devices)
+        fits = all(use.device == "CPU" for use in shortage(ask_memory(placed), plan.machine))
+        if fits and (best is None or found.gain > best.gain):
+            best = found
+        needed = _besides(placed)
+    return best
+
+
+def _besides(placed: PlanOutline) -> dict[str, int]:
+    """Bytes that each device holds besides what its layers add."""
+    held = {use.device: use.total for use in ask_memory(placed)}
+    for i, device in enumerate(devices_of(placed)):
+        if device != "CPU":
+            held[device] -= place_bytes(placed, i)
+    return held
+
+
+def _indices(placed: PlanOutline) -> tuple[int, ...]:
+    names = {gpu.name: i for i, gpu in enumerate(placed.machine.gpus)}
+    return tuple(names.get(device, CPU) for device in devices_of(placed))
+
+
+def _count(found: LayerSet) -> int:
+    return sum(at != CPU for at in found.devices)
