@@ -50,7 +50,9 @@ def _placement(plan: LaunchPlan) -> list[str]:
     argv = ["--gpu-layers", str(plan.gpu_layers), "--fit", "off"]
     if plan.cpu_moe:
         argv += ["--n-cpu-moe", str(plan.cpu_moe)]
-    if max(plan.layer_set, default=0) > 0:
+    if plan.rpc:
+        argv += ["--rpc", ",".join(plan.rpc)]
+    if plan.rpc or max(plan.layer_set, default=0) > 0:
         # A set counts GPUs in the order of the machine's.
         argv += ["--device", ",".join(use.device for use in plan.memory if use.device != CPU)]
     return argv

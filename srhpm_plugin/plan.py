@@ -30,6 +30,7 @@ class HostRequest:
         parallel: slots.
         threads: compute threads.
         gpu_layers: the host's explicit ``-ngl``.
+        rpc: workers on other machines, ``HOST:PORT``.
         cache_type_k, cache_type_v: KV types, e.g. ``f16``, ``q8_0``.
         mmproj: projector file.
         relax: nats within which a drafted token is accepted; 0 is exact.
@@ -49,6 +50,7 @@ class HostRequest:
     relax: float = 0.0
     backend: str = "srhpm"
     kernels: KernelSetting | None = None
+    rpc: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ class LaunchPlan:
     ``cpu_moe`` as ``--n-cpu-moe`` does (the first layers whose experts stay on the CPU). Where not
     the last layers lie on GPUs, ``layer_set`` says which: the index of the GPU of each layer and of
     the head, -1 for the CPU; ``gpu_layers`` is then how many do.
+    ``rpc`` are the workers that hold layers, in the server's words (planner/workers.py).
     ``rollback`` says how a recurrent model goes back over rejected tokens (planner/rollback.py).
     ``kernels`` is the setting; ``reasons`` says what it comes to with this model and processor.
     """
@@ -190,6 +193,7 @@ class LaunchPlan:
     layer_set: tuple[int, ...] = ()
     kernels: KernelSetting = "speed"
     rollback: RollbackWay = "planes"
+    rpc: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -235,6 +239,7 @@ class LaunchPlan:
             "cpu_moe": self.cpu_moe,
             "kernels": self.kernels,
             "rollback": self.rollback,
+            "rpc": list(self.rpc),
             "cache_type_k": self.cache_type_k,
             "cache_type_v": self.cache_type_v,
             "cache_ram_mib": self.cache_ram_mib,

@@ -11,6 +11,7 @@ import click
 
 from ..backend import Command
 from ..errors import UserError
+from ..machine.workers import parse_endpoints
 from ..plan import HostRequest, KernelSetting, LaunchPlan
 from ..plugins import plugins
 
@@ -38,6 +39,17 @@ def plan_options(function: F) -> F:
                 help="Requests at the same time.",
             ),
             click.option("--threads", type=click.IntRange(1), help="Compute threads."),
+            click.option(
+                "--gpu-layers",
+                type=click.IntRange(0),
+                help="So many of the last layers on GPUs, or without any on RPC workers.  "
+                "[default: what pays]",
+            ),
+            click.option(
+                "--rpc",
+                metavar="HOST:PORT,...",
+                help="RPC workers on other machines that may hold layers.",
+            ),
             click.option(
                 "--relax",
                 type=click.FloatRange(0),
@@ -97,11 +109,14 @@ def make_request(
     relax: float,
     kernels: KernelSetting | None,
     backend: str,
+    gpu_layers: int | None = None,
+    rpc: str | None = None,
 ) -> HostRequest:
     """The options as a request to the planner.
 
     Raises:
-        UserError: the model's name is empty, which as a path would be the folder one is in.
+        UserError: the model's name is empty, which as a path would be the folder one is in, or
+            ``rpc`` names something that is no worker.
     """
     if not model.strip():
         raise UserError(
@@ -113,6 +128,8 @@ def make_request(
         ctx=ctx,
         parallel=parallel,
         threads=threads,
+        gpu_layers=gpu_layers,
+        rpc=parse_endpoints(rpc) if rpc is not None else (),
         relax=relax,
         kernels=kernels,
         backend=backend,

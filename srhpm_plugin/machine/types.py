@@ -47,14 +47,34 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Link:
+    """How an RPC worker is reached, as measured.
+
+    Attributes:
+        endpoint: ``HOST:PORT``.
+        round_trip_ms: of a request without data.
+        up_bytes_s, down_bytes_s: to the worker and back.
+        read_bytes_s: weights that the worker reads in products with one token.
+    """
+
+    endpoint: str
+    round_trip_ms: float
+    up_bytes_s: float
+    down_bytes_s: float
+    read_bytes_s: float
+
+
+@dataclass(frozen=True)
 class Gpu:
-    """One GPU. ``name`` is the device name the server knows (``CUDA0``), bytes are bytes."""
+    """One GPU. ``name`` is the device name the server knows (``CUDA0``), bytes are bytes; with a
+    ``link`` it is a device of an RPC worker."""
 
     name: str
     description: str
     total: int
     free: int
-    source: str  # "nvml" or "llama-server --list-devices"
+    source: str  # "nvml", "llama-server --list-devices" or "bench-rpc"
+    link: Link | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ..backend import Backend
 from ..errors import UserError
 from ..machine.probe import probe
 from ..machine.types import Machine
+from ..machine.workers import read_workers
 from ..model import ModelInfo
 from ..plan import DraftChoice, HostRequest, LaunchPlan, PlanKind, Predicted
 from ..plugins import plugins
@@ -60,9 +61,10 @@ def make_plan(
         request = replace(request, model=find_model(request.model.as_posix()))
         model = read_header(request.model)
     check_cache_types(request, model)
-    machine = machine or probe(backend.server())
+    machine = machine or with_workers(probe(backend.server()), request, backend)
     hook = plugins().hook
-    kind, why = hook.srhpm_plan_kind(request=request, model=model, machine=machine)
+    here = replace(machine, gpus=tuple(gpu for gpu in machine.gpus if not gpu.link))
+    kind, why = hook.srhpm_plan_kind(request=request, model=model, machine=here)
     if kind == "stock":
         choice = DraftChoice(None, off_reason=why)
     else:
@@ -72,6 +74,24 @@ def make_plan(
     plan, choice = _settle(start, why, threads_why)
     plan = _speculate(start, plan, choice, (why, threads_why))
     return _finish(plan, machine, backend, command)
+
+
+def with_workers(machine: Machine, request: HostRequest, backend: Backend) -> Machine:
+    """``machine`` and behind its GPUs the devices of the request's RPC workers, measured.
+
+    Raises:
+        UserError: a worker does not answer, or the backend's server cannot use any.
+    """
+    if not request.rpc:
+        return machine
+    places = getattr(backend, "layer_sets", None)
+    if places is None or not places():
+        raise UserError(
+            "no layers for RPC workers",
+            f"the server of backend {backend.name} cannot be told which layers go where",
+            "leave --rpc out, or choose --backend srhpm and type srhpm-plugin native build",
+        )
+    return replace(machine, gpus=(*machine.gpus, *read_workers(request.rpc, backend.server())))
 
 
 def _settle(start: PlanOutline, why: str, threads_why: str) -> tuple[LaunchPlan, DraftChoice]:
@@ -234,6 +254,9 @@ def _plan(
     request: HostRequest, settled: Settled, kind: PlanKind, reasons: tuple[str, ...]
 ) -> LaunchPlan:
     plan = settled.plan
+    # A worker that holds nothing is left out, unless others do: the server counts them all.
+    linked = {gpu.name: gpu.link.endpoint for gpu in plan.machine.gpus if gpu.link}
+    used = any(use.total for use in settled.memory if use.device in linked)
     return LaunchPlan(
         kind=kind,
         backend=request.backend,
@@ -246,7 +269,8 @@ def _plan(
         gpu_layers=plan.gpu_layers,
         layer_set=plan.layer_set,
         placement=plan.placement,
-        memory=settled.memory,
+        memory=tuple(u for u in settled.memory if used or u.device not in linked),
+        rpc=tuple(dict.fromkeys(linked.values())) if used else (),
         predicted=Predicted(),
         cache_type_k=plan.cache_type_k,
         cache_type_v=plan.cache_type_v,

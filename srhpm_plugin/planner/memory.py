@@ -133,7 +133,7 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
         # Experts in RAM are computed there.
         in_ram = compute_bytes(model, plan.ctx, parallel, 0, head=False) if plan.cpu_moe else 0
         rows[CPU].compute += in_ram or input_bytes(model, plan.ctx, parallel)
-    if plan.gpu_layers and plan.machine.gpus:
+    if plan.gpu_layers and plan.machine.gpus and not plan.machine.gpus[0].link:
         rows[plan.machine.gpus[0].name].compute += _visiting_weight(plan, at)
     rows[CPU].compute += output_bytes(model, outputs)
 

@@ -21,6 +21,7 @@ from .memory import memory
 from .outline import PlacementChoice, PlanOutline
 from .place import place
 from .threads import choose_threads
+from .workers import has_workers, place_with_workers
 
 
 @hookimpl
@@ -47,8 +48,8 @@ def srhpm_plan_threads(request: HostRequest, machine: Machine) -> tuple[int, str
 
 @hookimpl
 def srhpm_plan_placement(plan: PlanOutline) -> PlacementChoice:
-    """See :mod:`.place`."""
-    return place(plan)
+    """See :mod:`.place`, and :mod:`.workers` for layers on other machines."""
+    return place_with_workers(plan) if has_workers(plan) else place(plan)
 
 
 @hookimpl
