@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -15,19 +15,29 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> bool:
 
     The request's body must have been read: what ``receive`` says next is that the client is gone.
     """
-    working = asyncio.ensure_future(work)
+    working = asyncio.current_task()
+    assert working is not None
+    gone = done = False
+
+    def hung_up(watch: asyncio.Task[None]) -> None:
+        nonlocal gone
+        if not done and not watch.cancelled():
+            gone = True
+            working.cancel()
+
     watching = asyncio.ensure_future(_gone(receive))
+    watching.add_done_callback(hung_up)
     try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-            return True
-        return False
+        await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        if sys.version_info >= (3, 11):
+            working.uncancel()
     finally:
-        for task in (working, watching):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        done = True
+        watching.cancel()
+    return not gone
 
 
 async def _gone(receive: Receive) -> None:

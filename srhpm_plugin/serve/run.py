@@ -32,7 +32,6 @@ SERVER = "srhpm-plugin"
 
 _NEXT_PORTS = 20
 _GRACE_S = 5  # what is being answered may take this long when we are told to stop
-_HEADER_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,6 @@ def config_of(app: ASGIApp) -> uvicorn.Config:
         headers=[("Server", SERVER)],
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_S,
-        h11_max_incomplete_event_size=_HEADER_BYTES,
         limit_concurrency=connections.MOST,
         http=connections.Connection,
     )

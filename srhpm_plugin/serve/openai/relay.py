@@ -137,23 +137,31 @@ class _Answer:
         lease = self._scheduler.lease(job.model, job.need, on_progress=self._note)
         if not job.stream:
             return await stack.enter_async_context(lease)
-        alive = asyncio.ensure_future(self._keep_alive())
+        alive: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal alive
+            alive = asyncio.ensure_future(self._keep_alive())
+
+        # A task is made for those only who wait: most do not.
+        later = asyncio.get_running_loop().call_later(_PATIENCE, begin)
         try:
             return await stack.enter_async_context(lease)
         finally:
-            alive.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await alive
+            later.cancel()
+            if alive is not None:
+                alive.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await alive
 
     def _note(self, progress: Progress) -> None:
         self._progress = progress
 
     async def _keep_alive(self) -> None:
+        await self._begin(200, "text/event-stream")
         while True:
-            await asyncio.sleep(_PATIENCE)
-            if not self._begun:
-                await self._begin(200, "text/event-stream")
             await self._piece(self._job.form.alive(_words(self._progress)))
+            await asyncio.sleep(_PATIENCE)
 
     async def _hand_through(self, engine: Engine) -> bytes | None:
         """A whole answer; ``None`` where a stream has passed."""
