@@ -204,7 +204,7 @@ class LaunchPlan:
     def layer_list(self) -> str | None:
         """``layer_set`` as the server reads it (SRHPM_GPU_LAYERS): ``3,7-9,out``, with ``@N`` on a
         GPU other than the first. ``None`` without one."""
-        return _listed(self.layer_set) if self.layer_set else None
+        return layer_list(self.layer_set) if self.layer_set else None
 
     def to_json(self) -> dict[str, Any]:
         """The ``plan --json`` object (design contract; fields are only ever added)."""
@@ -259,7 +259,8 @@ class LaunchPlan:
         }
 
 
-def _listed(layer_set: tuple[int, ...]) -> str:
+def layer_list(layer_set: tuple[int, ...]) -> str:
+    """See :attr:`LaunchPlan.layer_list`."""
     runs: list[tuple[int, int, int]] = []  # first, last, device
     for i, device in enumerate(layer_set[:-1]):
         if runs and runs[-1][1:] == (i - 1, device):

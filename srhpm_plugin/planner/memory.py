@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from ..machine.types import Gpu
 from ..model import ModelInfo
 from ..plan import DraftChoice, MemoryUse, Placement
-from .compute import BATCH, compute_bytes, input_bytes, output_bytes
+from .compute import (
+    BATCH,
+    Visitors,
+    beside_gpu_bytes,
+    compute_bytes,
+    mtp_bytes,
+    output_bytes,
+)
 from .kv import kv_bytes, state_bytes
 from .outline import PlanOutline
 from .rollback import rollback
@@ -124,17 +131,29 @@ def _target(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
     rows[at[-1]].head = True
     rows[at[-1]].weights += _head(maps(at[-1]), at[-1])
     outputs = outputs_per_pass(plan.choice, parallel)
-    for row in rows.values():
-        if row.layers or row.head:
+    host = _borrower(plan)
+    for name, row in rows.items():
+        if (row.layers or row.head or name == host) and (name != CPU or host is None):
             row.compute += compute_bytes(
-                model, plan.ctx, parallel, outputs, head=row.head, planes=kept.planes
+                model,
+                plan.ctx,
+                parallel,
+                outputs,
+                head=row.head,
+                planes=kept.planes,
+                visitors=_visitors(plan, at) if name == host else Visitors(),
+                embeds=CPU in at,
             )
-    if not rows[CPU].layers:
-        # Experts in RAM are computed there.
-        in_ram = compute_bytes(model, plan.ctx, parallel, 0, head=False) if plan.cpu_moe else 0
-        rows[CPU].compute += in_ram or input_bytes(model, plan.ctx, parallel)
-    if plan.gpu_layers and plan.machine.gpus and not plan.machine.gpus[0].link:
-        rows[plan.machine.gpus[0].name].compute += _visiting_weight(plan, at)
+    if host is not None or not rows[CPU].compute:
+        mine = rows[CPU].layers
+        rows[CPU].compute += beside_gpu_bytes(
+            model,
+            plan.ctx,
+            parallel,
+            attends=any(_kv(plan, i) for i in mine),
+            recurs=any(state_bytes(model, i) for i in mine),
+            planes=kept.planes,
+        )
     rows[CPU].compute += output_bytes(model, outputs)
 
 
@@ -143,12 +162,23 @@ def _maps(plan: PlanOutline) -> Callable[[str], WeightMap]:
     return lambda device: weight_map(plan.model, plan.packed and device == CPU)
 
 
-def _visiting_weight(plan: PlanOutline, at: list[str]) -> int:
-    """For a prompt, the first GPU also multiplies by the weights that lie in RAM, one after the
-    other, in the file's layout: it needs room for the largest."""
-    w = weight_map(plan.model)
-    in_ram = [w.largest[i] for i in range(plan.model.n_layer) if at[i] == CPU]
-    return max((*in_ram, *w.largest_expert[: plan.cpu_moe]), default=0)
+def _borrower(plan: PlanOutline) -> str | None:
+    """The GPU that multiplies by the weights in RAM for a prompt: the first, if any is used, and no
+    worker, to which a prompt's weights would take longer than the prompt."""
+    first = plan.machine.gpus[0] if plan.gpu_layers and plan.machine.gpus else None
+    return first.name if first is not None and not first.link else None
+
+
+def _visitors(plan: PlanOutline, at: list[str]) -> Visitors:
+    """Weights visit a GPU in the file's layout, caches whole."""
+    w, n = weight_map(plan.model), plan.model.n_layer
+    in_ram = [i for i in range(n) if at[i] == CPU]
+    return Visitors(
+        mixing=max((w.largest_mixing[i] for i in in_ram), default=0),
+        dense=max((w.largest_dense[i] for i in in_ram), default=0),
+        experts=max((w.largest_expert[i] for i in {*in_ram, *range(plan.cpu_moe)}), default=0),
+        cache=max((_kv(plan, i) for i in in_ram), default=0),
+    )
 
 
 def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
@@ -158,8 +188,7 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
     if draft.type == "draft-mtp":
         for i in range(plan.model.n_layer, len(weight_map(plan.model).layers)):
             rows[at[i]].draft += _maps(plan)(at[i]).layers[i] + _kv(plan, i)
-        last = at[plan.model.n_layer] if plan.model.n_mtp_layers else at[-1]
-        rows[last].draft += compute_bytes(plan.model, plan.ctx, parallel, parallel, planes=None)
+        _mtp_compute(plan, at, rows)
         # The target's hidden states, handed over for a whole batch.
         rows[CPU].draft += BATCH * plan.model.n_embd * 4
     elif plan.choice.model is not None:
@@ -167,22 +196,39 @@ def _drafter(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None
         packed = plan.packed and draft.device == CPU
         w = weight_map(drafter, packed)
         rows[draft.device].draft += _head(w, draft.device)
-        rows[draft.device].draft += drafter_bytes(drafter, plan.ctx, parallel, packed)
+        rows[draft.device].draft += drafter_bytes(
+            drafter, plan.ctx, parallel, packed, embeds=draft.device == CPU
+        )
         rows[CPU].draft += w.input + output_bytes(drafter, parallel)
+        if draft.device != CPU:
+            rows[CPU].draft += beside_gpu_bytes(drafter, plan.ctx, parallel)
+
+
+def _mtp_compute(plan: PlanOutline, at: list[str], rows: dict[str, _Device]) -> None:
+    """The buffers of the context in which MTP layers draft."""
+    model, parallel, first = plan.model, plan.request.parallel, plan.model.n_layer
+    layer = at[first] if model.n_mtp_layers else at[-1]
+    on = _borrower(plan) if layer == CPU else layer
+    visiting = _kv(plan, first) if on is not None and layer == CPU else 0
+    rows[on or CPU].draft += mtp_bytes(model, plan.ctx, parallel, visiting)
+    if on is not None:
+        rows[CPU].draft += beside_gpu_bytes(model, plan.ctx, parallel, attends=layer == CPU, rows=2)
 
 
 def _head(w: WeightMap, device: str) -> int:
     return w.head + (w.copy if device == CPU else w.tied)
 
 
-def drafter_bytes(drafter: ModelInfo, ctx: int, parallel: int, packed: bool = False) -> int:
+def drafter_bytes(
+    drafter: ModelInfo, ctx: int, parallel: int, packed: bool = False, embeds: bool = True
+) -> int:
     """Layers, KV, states and compute buffer of a drafter. Its context is as long as the target's,
     its KV f16, and a recurrent one keeps a second copy of its state."""
     total = sum(weight_map(drafter, packed).layers[: drafter.n_layer])
     for i in range(drafter.n_layer):
         total += kv_bytes(drafter, i, ctx, parallel, ("f16", "f16"))
         total += state_bytes(drafter, i) * parallel * 2
-    return total + compute_bytes(drafter, ctx, parallel, parallel)
+    return total + compute_bytes(drafter, ctx, parallel, parallel, embeds=embeds)
 
 
 def checkpoint_bytes(plan: PlanOutline) -> int:

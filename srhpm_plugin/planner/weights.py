@@ -20,7 +20,8 @@ class WeightMap:
         copy: what the CPU holds of ``tied`` beside ``input``: a packed copy, or nothing.
         layers: bytes per layer, MTP layers last, experts included.
         experts: the experts' part of each layer.
-        largest, largest_expert: the largest tensor of each layer, and of its experts.
+        largest_mixing, largest_dense, largest_expert: the largest tensor of each layer that mixes
+            tokens, of its dense feed-forward, and of its experts.
     """
 
     input: int
@@ -29,7 +30,8 @@ class WeightMap:
     copy: int
     layers: tuple[int, ...]
     experts: tuple[int, ...]
-    largest: tuple[int, ...]
+    largest_mixing: tuple[int, ...]
+    largest_dense: tuple[int, ...]
     largest_expert: tuple[int, ...]
 
 
@@ -50,16 +52,19 @@ def weight_map(model: ModelInfo, packed: bool = False) -> WeightMap:
 
 def _make(model: ModelInfo, packed: bool) -> WeightMap:
     n = model.n_layer + model.n_mtp_layers
-    layers, experts, largest, largest_expert = ([0] * n for _ in range(4))
+    layers, experts, mixing, dense, expert = ([0] * n for _ in range(5))
     table = rest = norm = output = copy = 0
     for t in model.tensors:
         layer, nbytes = t.layer, held_bytes(t, packed)
         if layer is not None and layer < n:
             layers[layer] += nbytes
-            largest[layer] = max(largest[layer], nbytes)
+            kind = mixing
             if EXPERTS.search(t.name):
                 experts[layer] += nbytes
-                largest_expert[layer] = max(largest_expert[layer], nbytes)
+                kind = expert
+            elif ".ffn_" in t.name:
+                kind = dense
+            kind[layer] = max(kind[layer], nbytes)
         elif t.name == "token_embd.weight":
             table = nbytes
             copy = (packed_bytes(t) or 0) if packed else 0
@@ -78,8 +83,9 @@ def _make(model: ModelInfo, packed: bool) -> WeightMap:
         copy,
         tuple(layers),
         tuple(experts),
-        tuple(largest),
-        tuple(largest_expert),
+        tuple(mixing),
+        tuple(dense),
+        tuple(expert),
     )
 
 
