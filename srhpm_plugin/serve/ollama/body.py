@@ -14,7 +14,7 @@ from .errors import ApiError
 
 _MOST_ITEMS: Final = 1 << 16
 _NAME: Final = 512
-"""Longest name of a model, role or tool, in characters."""
+"""Longest name of a model or tool, in characters."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LARGE: Final = 1 << 20
 _WORDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}

@@ -226,16 +226,20 @@ def _check(read: Any, path: Path) -> Any:
         raise ApiError(400, f"a file cannot be used: {error.why}; {do}") from None
 
 
-async def head_blob(parts: Parts, request: Request) -> Response:
-    """Whether a blob is here."""
+async def blob(parts: Parts, request: Request) -> Response:
+    """Whether a blob is here, or its content."""
+    return await (_there if request.method == "HEAD" else _taken)(parts, request)
+
+
+async def _there(parts: Parts, request: Request) -> Response:
     digest = digest_of(request.path_params["digest"])
     if await asyncio.to_thread(parts.store.blob, digest) is None:
         raise ApiError(404, f"blob {json.dumps('sha256:' + digest)} not found")
     return Response()
 
 
-async def post_blob(parts: Parts, request: Request) -> Response:
-    """Takes a blob; it is written as it comes, whatever its size."""
+async def _taken(parts: Parts, request: Request) -> Response:
+    """It is written as it comes, whatever its size."""
     digest = digest_of(request.path_params["digest"])
     if await asyncio.to_thread(parts.store.blob, digest) is not None:
         return Response()

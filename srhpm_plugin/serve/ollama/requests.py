@@ -177,7 +177,7 @@ def model_name(body: Fields) -> str:
 def message(body: Fields) -> Message:
     """One turn. Raises ApiError 400."""
     return Message(
-        role=body.name("role").lower(),
+        role=body.text("role").lower(),
         content=body.text("content"),
         thinking=body.text("thinking"),
         images=_images(body),

@@ -33,8 +33,7 @@ def routes(parts: Parts) -> list[Route]:
         ("POST", "/api/embed", embed.handle),
         ("POST", "/api/embeddings", embed.handle_older),
         ("POST", "/api/create", create.handle),
-        ("HEAD", "/api/blobs/{digest}", create.head_blob),
-        ("POST", "/api/blobs/{digest}", create.post_blob),
+        ("HEAD POST", "/api/blobs/{digest}", create.blob),
         ("POST", "/api/copy", models.copy),
         ("DELETE", "/api/delete", models.delete),
         ("POST", "/api/pull", refused.pull),
@@ -46,7 +45,7 @@ def routes(parts: Parts) -> list[Route]:
         ("POST", "/api/experimental/web_fetch", refused.web),
         ("GET", "/api/experimental/model-recommendations", refused.recommendations),
     ]
-    return [Route(path, _guarded(parts, f), methods=[method]) for method, path, f in table]
+    return [Route(path, _guarded(parts, f), methods=method.split()) for method, path, f in table]
 
 
 def _guarded(parts: Parts, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
