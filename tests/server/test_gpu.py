@@ -118,3 +118,20 @@ def test_drafting_changes_no_token(
     drafted = ask(smollm2, *draft_args, *device)
     assert drafted.answer["tokens"] == ask(smollm2).answer["tokens"]
     assert drafted.answer["timings"]["draft_n"] > 0
+
+
+def test_drafting_over_a_set_of_layers(
+    ask: Callable[..., Run], smollm2: Path, draft_args: list[str | Path]
+) -> None:
+    """Any layers on the GPU, the drafter in RAM or there as well: no token changes, and the set is
+    the target's alone. With upstream's kernels on both sides it says what the CPU alone does."""
+    layers, placed = {"SRHPM_GPU_LAYERS": "3,7-9,20,out"}, ("-ngl", "6")
+    plain = ask(smollm2, *placed, env=layers)
+    off = [ask(smollm2, *placed, env=layers | OFF), ask(smollm2, "-ngl", "0", env=OFF)]
+    assert off[0].answer["tokens"] == off[1].answer["tokens"]
+    assert off[0].token_products > off[1].token_products == 0
+    for where in (("none", "0"), ("STANDIN0", "all")):
+        device = ("--spec-draft-device", where[0], "--spec-draft-ngl", where[1])
+        drafted = ask(smollm2, *draft_args, *placed, *device, env=layers)
+        assert drafted.answer["tokens"] == plain.answer["tokens"]
+        assert drafted.answer["timings"]["draft_n_accepted"] > 0
