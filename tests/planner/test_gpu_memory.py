@@ -23,10 +23,11 @@ from srhpm_plugin.gguf import read_model
 from srhpm_plugin.machine.isa import host_isa
 from srhpm_plugin.machine.types import Gpu
 from srhpm_plugin.plan import HostRequest, MemoryUse, layer_list
+from srhpm_plugin.planner import make_plan
 from srhpm_plugin.planner.drafter import N_MAX, choose_draft
 from srhpm_plugin.planner.kind import outline
 from srhpm_plugin.planner.memory import memory
-from srhpm_plugin.planner.room import put
+from srhpm_plugin.planner.room import GPU_RESERVE, put
 
 pytestmark = pytest.mark.server
 
@@ -225,4 +226,32 @@ def test_a_long_context(
     """The cache of a layer in RAM visits the GPU with each prompt."""
     path = make(zero_gguf, f"far-{shape}".replace(" ", "-"), shape)
     compare(path, replace(CASES["set"], ctx=16384), machines, ask)
+    path.unlink()
+
+
+def test_a_planned_set_runs_in_the_memory_it_was_given(
+    zero_gguf: Callable[..., Path],
+    machines: SimpleNamespace,
+    server_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[..., dict[str, dict[str, float]]],
+) -> None:
+    """From the plan to the server: a GPU with no more than what was counted, and the tolerance."""
+    monkeypatch.setenv("SRHPM_SERVER", str(next(server_dir.glob("llama-server*"))))
+    path = make(zero_gguf, "planned", "windows")
+    machine = machines.make(13, isa=host_isa())
+    free = GPU_RESERVE + 150 * MIB
+    machine = replace(machine, gpus=(Gpu(GPU, "stand-in", free, free, "nvml"),))
+    request = HostRequest(path, ctx=16384, draft="none")
+    plan = make_plan(request, machine=machine, known=())
+    assert plan.layer_list is not None
+    assert plan.argv[plan.argv.index("--gpu-layers") + 1] == str(plan.gpu_layers)
+    (gpu,) = (use for use in plan.memory if use.device == GPU)
+    limit = int(gpu.total * (1 + TOLERANCE)) // MIB + 1
+    argv = list(plan.argv[plan.argv.index("--ctx-size") :])
+    # said by ``ask`` itself
+    for flag in ("--threads", "--threads-batch", "--fit", "--flash-attn"):
+        del argv[argv.index(flag) : argv.index(flag) + 2]
+    real = ask(path, *argv, **dict(plan.env), STANDIN_MEMORY=str(limit))
+    assert sum(real[GPU].values()) == pytest.approx(gpu.total, rel=TOLERANCE)
     path.unlink()
