@@ -202,12 +202,17 @@ def make_files(model: Path, folder: Path) -> dict[str, Path]:
 def create(client: httpx.Client, files: Mapping[str, Path]) -> None:
     """Makes the models through the API: a blob each, then ``create``."""
     for name, path in files.items():
-        content = path.read_bytes()
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        if client.head(f"/api/blobs/{digest}").status_code != 200:
-            client.post(f"/api/blobs/{digest}", content=content).raise_for_status()
-        body = {"model": name, "files": {path.name: digest}, "stream": False}
+        body = {"model": name, "files": {path.name: upload(client, path)}, "stream": False}
         client.post("/api/create", json=body).raise_for_status()
+
+
+def upload(client: httpx.Client, path: Path) -> str:
+    """Sends a file as a blob, if it is not there, and returns its digest."""
+    content = path.read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if client.head(f"/api/blobs/{digest}").status_code != 200:
+        client.post(f"/api/blobs/{digest}", content=content).raise_for_status()
+    return digest
 
 
 def connect(url: str) -> httpx.Client:
