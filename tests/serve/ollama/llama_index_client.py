@@ -1,10 +1,8 @@
-"""llama-index-llms-ollama, unchanged, against ``srhpm-plugin serve``. Not in CI: installing it
-takes longer than all other clients together.
+"""llama-index-llms-ollama, unchanged, against ``srhpm-plugin serve``; ``test_foreign.py`` runs it
+in an environment of its own. By hand, with the models that ``tests/ollama_compare.py`` makes:
 
     pip install llama-index-llms-ollama
-    python tests/serve/ollama/llama_index_by_hand.py URL
-
-with the models that ``tests/ollama_compare.py`` makes.
+    python tests/serve/ollama/llama_index_client.py URL
 """
 
 from __future__ import annotations
