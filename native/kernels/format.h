@@ -5,12 +5,14 @@
 // dot product over 16 rows. A block has 8 groups. Codes of fewer bits are cut into *planes*:
 //
 //   4-bit plane  4 vectors of 64 bytes; vector p holds group p low and group p+4 high
+//   3-bit plane  3 vectors; vector v holds group v at bit 0 and group v+4 at bit 3; their bits 6 and 7, put
+//                together, are a fourth such vector
 //   2-bit plane  2 vectors; vector v holds group 4v+i at bit 2i
 //   1-bit plane  1 vector; group g at bit g
 //   8-bit plane  8 vectors, one per group
 //
-// A 5-bit code is a 4-bit plane plus a 1-bit plane, a 6-bit code 4 + 2, a 3-bit code 2 + 1: decoding
-// a group is a shift, a mask and an or for all 16 rows at once.
+// A 5-bit code is a 4-bit plane plus a 1-bit plane, a 6-bit code 4 + 2: decoding a group is a shift, a
+// mask and an or for all 16 rows at once. 3-bit codes as 2 + 1 took twice the instructions.
 //
 // A code stands for a small integer `value`, and weight = scale * value - min, where scale and min
 // belong to `groups` equal parts of the block. Integer and scale are the ones of the original

@@ -35,16 +35,17 @@ void put_codes(const Format & f, const uint8_t * code, int row, uint8_t * planes
         for (; vector < 4; ++vector) {
             put(vector, (group[vector] & 0x0f0f0f0fu) | (group[vector + 4] & 0x0f0f0f0fu) << 4);
         }
-    } else {
-        put(vector++, top(0, 0, 4, 2));
-        put(vector++, top(0, 4, 8, 2));
+    } else if (f.bits == 3) {
+        const uint32_t fourth = group[3] | group[7] << 3;
+        for (; vector < 3; ++vector) {
+            put(vector, group[vector] | group[vector + 4] << 3 | (fourth >> 2 * vector & 0x03030303u) << 6);
+        }
     }
-    const int from = f.bits >= 4 ? 4 : 2;
-    if (f.bits == 6) {
-        put(vector++, top(from, 0, 4, 2));
-        put(vector++, top(from, 4, 8, 2));
-    } else if (f.bits == 5 || f.bits == 3) {
-        put(vector++, top(from, 0, 8, 1));
+    if (f.bits == 2 || f.bits == 6) {
+        put(vector++, top(f.bits - 2, 0, 4, 2));
+        put(vector++, top(f.bits - 2, 4, 8, 2));
+    } else if (f.bits == 5) {
+        put(vector++, top(4, 0, 8, 1));
     }
 }
 
@@ -107,7 +108,10 @@ int get_code(const Format & f, const uint8_t * planes, int row, int k) {
         case 6: return (byte(g % 4) >> g / 4 * 4 & 15) | (byte(4 + g / 4) >> 2 * (g % 4) & 3) << 4;
         case 5: return (byte(g % 4) >> g / 4 * 4 & 15) | (byte(4) >> g & 1) << 4;
         case 4: return byte(g % 4) >> g / 4 * 4 & 15;
-        case 3: return (byte(g / 4) >> 2 * (g % 4) & 3) | (byte(2) >> g & 1) << 2;
+        case 3: {
+            const int fourth = byte(0) >> 6 | byte(1) >> 6 << 2 | byte(2) >> 6 << 4;
+            return (g % 4 < 3 ? byte(g % 4) : fourth) >> g / 4 * 3 & 7;
+        }
         default: return byte(g / 4) >> 2 * (g % 4) & 3;
     }
 }

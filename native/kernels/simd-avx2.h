@@ -16,10 +16,8 @@ struct Simd {
     static constexpr int VROWS = 8;
 #if defined(SRHPM_AVXVNNI)
     static constexpr int  LARGEST    = 255;
-    static constexpr bool SHORT_SUMS = false;
 #else
     static constexpr int  LARGEST    = 129; // pairs of products are summed in 16 bits
-    static constexpr bool SHORT_SUMS = true;
 #endif
     static constexpr int TILE   = 8; // columns of a pass over the weights
     static constexpr int CHAINS = 1;
@@ -31,6 +29,7 @@ struct Simd {
     using Float = __m256;
 
     static void  fetch_ahead(const uint8_t * p) { _mm_prefetch((const char *) p, _MM_HINT_T1); }
+    static void  fetch_soon(const uint8_t * p) { _mm_prefetch((const char *) p, _MM_HINT_T0); }
     static Bytes load(const uint8_t * p) { return _mm256_loadu_si256((const __m256i *) p); }
     static Bytes bytes(uint8_t b) { return _mm256_set1_epi8((char) b); }
     static Bytes and_(Bytes a, Bytes b) { return _mm256_and_si256(a, b); }
@@ -115,17 +114,14 @@ struct Simd {
     static Ints from_uint8(const uint8_t * p) {
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *) p));
     }
-    static Ints  or_ints(Ints a, Ints b) { return _mm256_or_si256(a, b); }
-    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
-    // a product of 16 bits.
-    static Bytes times(Bytes a, Ints by) { return _mm256_mullo_epi16(a, by); }
-    // Adds the products of two 16-bit numbers of each row and two of a column.
-    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
-        const Ints both = four((const int8_t *) column);
+    // Two numbers of each row that 16 bits hold: the first low.
+    static Ints pair(Ints a, Ints b) { return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa); }
+    // Adds the two products of such numbers.
+    static Ints add_pairs(Ints sum, Ints a, Ints b) {
 #if defined(SRHPM_AVXVNNI)
-        return _mm256_dpwssd_avx_epi32(sum, two, both);
+        return _mm256_dpwssd_avx_epi32(sum, a, b);
 #else
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(two, both));
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 #endif
     }
     static Ints  low4(Ints a) { return _mm256_and_si256(a, _mm256_set1_epi32(15)); }

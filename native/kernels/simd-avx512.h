@@ -14,7 +14,6 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 16;  // rows of a vector
     static constexpr int LARGEST = 255; // unsigned weight that can be multiplied
-    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 8;   // columns held in registers
     static constexpr int CHAINS  = 2;   // independent sums that hide the latency at few columns
     static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
@@ -25,6 +24,7 @@ struct Simd {
     using Float = __m512;
 
     static void  fetch_ahead(const uint8_t * p) { _mm_prefetch((const char *) p, _MM_HINT_T1); }
+    static void  fetch_soon(const uint8_t * p) { _mm_prefetch((const char *) p, _MM_HINT_T0); }
     static Bytes load(const uint8_t * p) { return _mm512_loadu_si512(p); }
     static Bytes bytes(uint8_t b) { return _mm512_set1_epi8((char) b); }
     static Bytes and_(Bytes a, Bytes b) { return _mm512_and_si512(a, b); }
@@ -74,14 +74,10 @@ struct Simd {
     static Ints from_uint8(const uint8_t * p) {
         return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *) p));
     }
-    static Ints  or_ints(Ints a, Ints b) { return _mm512_or_si512(a, b); }
-    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
-    // a product of 16 bits.
-    static Bytes times(Bytes a, Ints by) { return _mm512_mullo_epi16(a, by); }
-    // Adds the products of two 16-bit numbers of each row and two of a column.
-    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
-        return _mm512_dpwssd_epi32(sum, two, _mm512_set1_epi32(word(column)));
-    }
+    // Two numbers of each row that 16 bits hold: the first low.
+    static Ints  pair(Ints a, Ints b) { return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16)); }
+    // Adds the two products of such numbers.
+    static Ints  add_pairs(Ints sum, Ints a, Ints b) { return _mm512_dpwssd_epi32(sum, a, b); }
     static int32_t word(const void * p) {
         int32_t w;
         memcpy(&w, p, 4);

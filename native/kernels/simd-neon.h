@@ -26,7 +26,6 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 4;
     static constexpr int LARGEST = 127;
-    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 8; // sums 8, activations 16, weights and what decodes them 8
     static constexpr int CHAINS  = 1;
     static constexpr int FLOAT_TILE = 6; // columns at a time where weights are floats: 24 sums
@@ -37,6 +36,7 @@ struct Simd {
     using Float = float32x4_t;
 
     static void  fetch_ahead(const uint8_t * p) { __builtin_prefetch(p, 0, 2); }
+    static void  fetch_soon(const uint8_t * p) { __builtin_prefetch(p, 0, 3); }
     static Bytes load(const uint8_t * p) { return vld1q_u8(p); }
     static Bytes bytes(uint8_t b) { return vdupq_n_u8(b); }
     static Bytes and_(Bytes a, Bytes b) { return vandq_u8(a, b); }
@@ -88,16 +88,13 @@ struct Simd {
         memcpy(&bits, p, 4);
         return vcreate_u8(bits);
     }
-    static Ints  or_ints(Ints a, Ints b) { return vorrq_s32(a, b); }
-    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte, so two fit
-    // a product of 16 bits.
-    static Bytes times(Bytes a, Ints by) {
-        return vreinterpretq_u8_u16(vmulq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_s32(by)));
-    }
-    // Adds the products of two 16-bit numbers of each row and two of a column.
-    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
-        sum = vmlaq_n_s32(sum, vshrq_n_s32(vshlq_n_s32(two, 16), 16), column[0]);
-        return vmlaq_n_s32(sum, vshrq_n_s32(two, 16), column[1]);
+    // Two numbers of each row that 16 bits hold: the first low.
+    static Ints  pair(Ints a, Ints b) { return vsliq_n_s32(a, b, 16); }
+    // Adds the two products of such numbers.
+    static Ints add_pairs(Ints sum, Ints a, Ints b) {
+        const int16x8_t x = vreinterpretq_s16_s32(a);
+        const int16x8_t y = vreinterpretq_s16_s32(b);
+        return vaddq_s32(sum, vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
     }
     static Ints  low4(Ints a) { return vandq_s32(a, vdupq_n_s32(15)); }
     static Ints  high4(Ints a) { return vshrq_n_s32(a, 4); }

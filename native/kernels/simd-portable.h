@@ -13,7 +13,6 @@ namespace { // of each translation unit its own
 struct Simd {
     static constexpr int VROWS   = 4;
     static constexpr int LARGEST = 255;
-    static constexpr bool SHORT_SUMS = false; // of products, in 16 bits
     static constexpr int TILE    = 2;
     static constexpr int CHAINS  = 1;
     static constexpr int FLOAT_TILE = 2; // columns at a time where weights are floats: 8 sums
@@ -25,6 +24,7 @@ struct Simd {
     typedef float    Float __attribute__((vector_size(16)));
 
     static void  fetch_ahead(const uint8_t * p) { __builtin_prefetch(p, 0, 2); }
+    static void  fetch_soon(const uint8_t * p) { __builtin_prefetch(p, 0, 3); }
     static Bytes load(const uint8_t * p) {
         Bytes r;
         memcpy(&r, p, sizeof(r));
@@ -90,18 +90,11 @@ struct Simd {
         return Ints{(int8_t) p[0], (int8_t) p[1], (int8_t) p[2], (int8_t) p[3]};
     }
     static Ints from_uint8(const uint8_t * p) { return Ints{p[0], p[1], p[2], p[3]}; }
-    static Ints or_ints(Ints a, Ints b) { return a | b; }
-    // Bytes times a number of each row (given twice, as 16 bits): no product exceeds a byte.
-    static Bytes times(Bytes a, Ints by) {
-        Bytes r;
-        for (int i = 0; i < 16; ++i) {
-            r[i] = (uint8_t) (a[i] * (by[i / 4] & 255));
-        }
-        return r;
-    }
-    // Adds the products of two 16-bit numbers of each row, none negative, and two of a column.
-    static Ints add_pairs(Ints sum, Ints two, const int16_t * column) {
-        return sum + (two & 0xffff) * column[0] + (two >> 16) * column[1];
+    // Two numbers of each row that 16 bits hold: the first low.
+    static Ints pair(Ints a, Ints b) { return (a & 0xffff) | shift<16>(b); }
+    // Adds the two products of such numbers.
+    static Ints add_pairs(Ints sum, Ints a, Ints b) {
+        return sum + (shift<16>(a) >> 16) * (shift<16>(b) >> 16) + (a >> 16) * (b >> 16);
     }
     static Ints low4(Ints a) { return a & 15; }
     static Ints high4(Ints a) { return a >> 4; }

@@ -35,7 +35,7 @@ template <int BITS> SRHPM_INLINE void get_codes(const uint8_t * planes, int row,
         }
     }
     constexpr int FIRST = BITS >= 4 ? 4 : 0; // of the vectors that hold the higher bits, and their place
-    if constexpr (BITS == 2 || BITS == 3 || BITS == 6) {
+    if constexpr (BITS == 2 || BITS == 6) {
         for (int v = 0; v < 2; ++v) {
             const uint64_t groups = get(FIRST + v);
             const uint64_t pairs  = groups | groups >> 2 << 32;
@@ -43,11 +43,19 @@ template <int BITS> SRHPM_INLINE void get_codes(const uint8_t * planes, int row,
             two[2 * v + 1] |= (pairs >> 4 & 3 * ONES) << FIRST;
         }
     }
-    if constexpr (BITS == 3 || BITS == 5) {
-        const uint64_t groups = get(BITS == 3 ? 2 : 4);
+    if constexpr (BITS == 3) {
+        const uint64_t fourth = (get(0) >> 6 & 3 * ONES) | (get(1) >> 4 & 12 * ONES) | (get(2) >> 2 & 48 * ONES);
+        const uint64_t both[] = {get(0) | get(1) << 32, get(2) | fourth << 32};
+        for (int i = 0; i < 2; ++i) {
+            two[i]     = both[i] & 7 * ONES;
+            two[i + 2] = both[i] >> 3 & 7 * ONES;
+        }
+    }
+    if constexpr (BITS == 5) {
+        const uint64_t groups = get(4);
         const uint64_t pairs  = groups | groups >> 1 << 32;
         for (int i = 0; i < 4; ++i) {
-            two[i] |= (pairs >> 2 * i & ONES) << (BITS - 1);
+            two[i] |= (pairs >> 2 * i & ONES) << 4;
         }
     }
 }
