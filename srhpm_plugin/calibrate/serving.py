@@ -82,15 +82,15 @@ def fit_serving(few: float, many: float, cycle: float, passes: Passes) -> Servin
     """
     layers = shapes.SHALLOW.layers
     pass_ = {
-        m: fit.at(passes.fixed, m) + layers * fit.at(passes.layer, m) for m in (1, DRAFTED + 1)
+        m: fit.at(passes.fixed, m) + layers * fit.at(passes.layer, m) for m in (1, 2, DRAFTED + 1)
     }
     thousands = (shapes.TALKER.vocab - shapes.SHALLOW.vocab) / 1000
     sample = max(0.0, (many - few) / thousands)
     step = max(0.0, few - pass_[1] - sample * shapes.SHALLOW.vocab / 1000)
     samples = shapes.TALKER.vocab / 1000
     verify = pass_[DRAFTED + 1] + step + (DRAFTED + 1) * sample * samples
-    # The drafter decodes each token, and what was verified once more.
-    drafter = DRAFTED * pass_[1] + pass_[DRAFTED + 1]
+    # The drafter decodes each token; the last one of a round in the first pass of the next.
+    drafter = (DRAFTED - 1) * pass_[1] + pass_[2]
     # Its two kinds of passes take turns, so both build their graph anew.
     left = cycle - verify - drafter - 2 * layers * passes.build
     return Serving(step, sample, max(0.0, left / DRAFTED / samples))

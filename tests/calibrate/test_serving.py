@@ -24,7 +24,7 @@ def test_found_again(step: float, sample: float, draft: float) -> None:
     few = pass_ms(1) + step + sample * SMALL
     many = pass_ms(1) + step + sample * LARGE
     verify = pass_ms(1 + DRAFTED) + step + (1 + DRAFTED) * sample * LARGE
-    drafting = DRAFTED * (pass_ms(1) + draft * LARGE) + pass_ms(1 + DRAFTED)
+    drafting = (DRAFTED - 1) * pass_ms(1) + pass_ms(2) + DRAFTED * draft * LARGE
     found = fit_serving(few, many, verify + drafting + 2 * shapes.SHALLOW.layers * 0.02, PASSES)
     assert (found.step, found.sample, found.draft) == pytest.approx((step, sample, draft), abs=1e-6)
 

@@ -93,6 +93,7 @@ def costs_at(plan: LaunchPlan, machine: Machine, calibration: Calibration, ctx: 
         drafted=serving.draft * (small or model).n_vocab / 1000,
         draft=2 * layers * build,
         rebuild=model.n_layer * build,
+        again=plan.draft is not None and plan.draft.type != "draft-simple",
         gaps=_gaps(model, plan, packed),
     )
 

@@ -4,8 +4,10 @@ With ``a_i`` the probability that drafted token i is kept if all before it were,
 L brings ``A_1 + ... + A_L`` tokens, ``A_j = a_1 * ... * a_j``, and one more of the target's own.
 Lengths beyond ``n_min`` are reached with probability ``g ** (L - n_min)``, ``g`` being how often
 the drafter is confident of the next token. A model that drafts token by token needs a pass for
-each, one more for the token that it was not confident of, and one over all that was verified. In a
-share of the rounds nothing is proposed: at the end of an answer, and mostly so by n-grams.
+each, and one more for the token that it was not confident of. One over all that was verified comes
+after that, or where the drafter keeps what it drafted, the last token of a full draft joins the
+next round's first pass. In a share of the rounds nothing is proposed: at the end of an answer, and
+mostly so by n-grams.
 """
 
 from __future__ import annotations
@@ -54,7 +56,11 @@ def drafting_round(costs: Costs, acceptance: Acceptance, policy: Lengths) -> Rou
     for n, probability in lengths(acceptance, policy):
         passes = n if n == policy.n_max else n + 1
         one = costs.target[1 + n] + costs.step + costs.draft
-        one += passes * (costs.drafter[1] + costs.drafted) + costs.drafter[1 + n]
+        one += passes * (costs.drafter[1] + costs.drafted)
+        if costs.again:
+            one += costs.drafter[1 + n]
+        elif n == policy.n_max:
+            one += costs.drafter[2] - costs.drafter[1]
         drafted += probability * n
         accepted += probability * sum(kept(acceptance, policy.n_min, j + 1) for j in range(n))
         ms += probability * one

@@ -26,6 +26,7 @@ class Costs:
         drafted: what each drafted token adds to the drafter's pass.
         draft: what a round with a draft adds, however long.
         rebuild: what a pass adds whose width is not that of the one before it.
+        again: what was verified passes through the drafter once more; else its own rows stay.
         gaps: parts of the model that are counted by a formula nobody has checked, in words.
     """
 
@@ -37,6 +38,7 @@ class Costs:
     drafted: float
     draft: float
     rebuild: float
+    again: bool
     gaps: tuple[str, ...] = ()
 
 

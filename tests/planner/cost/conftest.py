@@ -24,6 +24,7 @@ def costed() -> Callable[..., Costs]:
             "drafted": 0.2,
             "draft": 0.3,
             "rebuild": 0.4,
+            "again": False,
         }
         return Costs(**(given | changes))
 

@@ -37,15 +37,22 @@ def test_always_three(costed: Callable[..., Costs]) -> None:
     found = drafting_round(costed(), accepted(0.8), Lengths(3, 3))
     assert found.drafted == pytest.approx(3)
     assert found.accepted == pytest.approx(0.8 + 0.64 + 0.512)
-    # a pass over 4, its step, three drafted tokens, and the drafter over those 4 once more
-    assert found.ms == pytest.approx(46 + 0.5 + 0.3 + 3 * (4.0 + 0.2) + 5.5)
+    # a pass over 4, its step, three drafted tokens, the first with the last one of the round before
+    assert found.ms == pytest.approx(46 + 0.5 + 0.3 + 3 * (4.0 + 0.2) + 0.5)
     assert found.tok_s == pytest.approx(1000 * 2.952 / found.ms)
+
+
+def test_a_drafter_that_looks_again(costed: Callable[..., Costs]) -> None:
+    """A pass over the four that were verified."""
+    found = drafting_round(costed(again=True), accepted(0.8), Lengths(3, 3))
+    assert found.ms == pytest.approx(46 + 0.5 + 0.3 + 3 * (4.0 + 0.2) + 5.5)
 
 
 def test_the_token_it_was_not_sure_of_costs_a_pass(costed: Callable[..., Costs]) -> None:
     never = drafting_round(costed(), accepted(0.8, goes_on=0.0), Lengths(3, 7))
     always = drafting_round(costed(), accepted(0.8), Lengths(3, 3))
-    assert never.ms == pytest.approx(always.ms + 4.2)
+    # and it has been read, so nothing joins the next round
+    assert never.ms == pytest.approx(always.ms + 4.2 - 0.5)
     assert never.accepted == pytest.approx(always.accepted)
 
 
