@@ -249,7 +249,8 @@ def place_bytes(plan: PlanOutline, place: int) -> int:
         mtp = plan.choice.draft is not None and plan.choice.draft.type == "draft-mtp"
         return w.layers[place] + _kv(plan, place) if mtp else 0
     states = (1 + rollback(plan).planes) * plan.request.parallel
-    return w.layers[place] + _kv(plan, place) + states * state_bytes(model, place)
+    in_ram = w.experts[place] if place < plan.cpu_moe else 0
+    return w.layers[place] - in_ram + _kv(plan, place) + states * state_bytes(model, place)
 
 
 def placements(plan: PlanOutline, packed: bool) -> tuple[Placement, ...]:

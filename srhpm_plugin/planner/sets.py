@@ -2,10 +2,14 @@
 
 Layers differ in what they cost the CPU per byte of GPU memory: those with attention take their
 cache along, of which a pass reads only what is filled, recurrent ones a small state; types differ
-by layer; the head is read once more for each token that an MTP head proposes.
+by layer; the head is read once more for each token that an MTP head proposes. Of mixtures of
+experts, sets of whole layers are tried and sets of layers whose experts stay in RAM.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from .cost.places import CROSSING_MS, place_costs
 from .layersets import CPU, LayerSet, Place, best_set, bound_of, gain_of
@@ -31,22 +35,35 @@ def better_than_tail(
         return None
     costs = place_costs(plan)
     total = sum(costs.ms)
-    places = [Place(ms, place_bytes(plan, i)) for i, ms in enumerate(costs.ms)]
     tail = put(plan, tail_layers, 0, draft_device)
-    gain = gain_of(_indices(tail), places, CROSSING_MS)
+    gain = gain_of(_indices(tail), _places(plan, costs.ms), CROSSING_MS)
     least = gain + LEAST_GAIN * total
-    found = _search(plan, tail, places, draft_device, least)
-    if found is None or found.gain < least:
+    best, best_moe = None, 0
+    for cpu_moe in (0, plan.model.n_layer) if plan.model.n_expert else (0,):
+        found = _search(plan, tail, draft_device, cpu_moe, least)
+        if found is not None and found.gain >= least:
+            best, best_moe, least = found, cpu_moe, found.gain
+    if best is None:
         return None
     by = "as measured" if costs.measured else "by bytes read"
-    more = f", no set more than {found.bound / total:.0%}" if found.bound > found.gain else ""
+    more = f", no set more than {best.bound / total:.0%}" if best.bound > best.gain else ""
+    what = "layers but their experts" if best_moe else "layers"
     words = (
-        f"{_count(found)} of {len(places)} layers (the head counted) lie on the GPU, those that "
+        f"{_count(best)} of {len(costs.ms)} {what} (the head counted) lie on the GPU, those that "
         "cost the CPU most for the memory they take there: they save "
-        f"{found.gain / total:.0%} of a pass ({by}), the last {tail_layers} would "
+        f"{best.gain / total:.0%} of a pass ({by}), the last {tail_layers} would "
         f"{gain / total:.0%}{more}"
     )
-    return PlacementChoice(_count(found), 0, draft_device, (words,), found.devices)
+    return PlacementChoice(_count(best), best_moe, draft_device, (words,), best.devices)
+
+
+def _places(plan: PlanOutline, ms: Sequence[float]) -> list[Place]:
+    """With experts in RAM each layer on a GPU is left and entered again."""
+    moe = 2 * CROSSING_MS
+    return [
+        Place(one - (moe if i < plan.cpu_moe else 0.0), place_bytes(plan, i))
+        for i, one in enumerate(ms)
+    ]
 
 
 def _can_place_sets(plan: PlanOutline) -> bool:
@@ -57,9 +74,12 @@ def _can_place_sets(plan: PlanOutline) -> bool:
 
 
 def _search(
-    plan: PlanOutline, tail: PlanOutline, places: list[Place], draft_device: str, least: float
+    plan: PlanOutline, tail: PlanOutline, draft_device: str, cpu_moe: int, least: float
 ) -> LayerSet | None:
     """The best set that fits by the memory step, if any gains ``least``."""
+    start = replace(plan, cpu_moe=cpu_moe)
+    places = _places(start, place_costs(start).ms)
+    crossing = 0.0 if cpu_moe else CROSSING_MS
     best: LayerSet | None = None
     needed, seen = _besides(tail), set[tuple[int, ...]]()
     for _ in range(_ROUNDS):
@@ -67,13 +87,13 @@ def _search(
             max(0, gpu.free - reserve(gpu.name, plan.machine) - needed[gpu.name])
             for gpu in plan.machine.gpus
         ]
-        if bound_of(places, sum(rooms), CROSSING_MS) < least:
+        if bound_of(places, sum(rooms), crossing) < least:
             break  # of like layers, at most a part of one more would fit
-        found = best_set(places, rooms, CROSSING_MS)
+        found = best_set(places, rooms, crossing)
         if found.devices in seen or all(at == CPU for at in found.devices):
             break
         seen.add(found.devices)
-        placed = put(plan, _count(found), 0, draft_device, found.devices)
+        placed = put(plan, _count(found), cpu_moe, draft_device, found.devices)
         fits = all(use.device == "CPU" for use in shortage(ask_memory(placed), plan.machine))
         if fits and (best is None or found.gain > best.gain):
             best = found

@@ -78,6 +78,7 @@ def as_good(plan: LaunchPlan, best: LaunchPlan) -> bool:
             p.kind,
             p.ctx,
             p.gpu_layers,
+            p.layer_set,
             p.cpu_moe,
             p.kernels,
             None if draft is None else (draft.type, draft.path, draft.device),

@@ -195,6 +195,7 @@ def test_experts_in_ram(
     path = make(zero_gguf, "cpu-moe", "experts", n_layer=LAYERS)
     for cpu_moe in (LAYERS // 3, LAYERS):
         compare(path, Case(LAYERS + 1, cpu_moe=cpu_moe), machines, ask)
+    compare(path, Case(on=SET, cpu_moe=LAYERS), machines, ask)
     path.unlink()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ...calibrate import Calibration, current
 from ...calibrate.data import EngineName
+from ...packing import EXPERTS
 from ..kv import row_bytes, state_bytes
 from ..outline import PlanOutline
 from ..weights import weight_map
@@ -41,7 +42,9 @@ class PlaceCosts:
 
 def place_costs(plan: PlanOutline) -> PlaceCosts:
     """The costs of a round: of one pass of the target over all that is verified, and of those of an
-    MTP head, which read its layer and the target's head for each token that they propose."""
+    MTP head, which read its layer and the target's head for each token that they propose. The
+    experts of the first ``cpu_moe`` layers stay in RAM wherever their layer is: they cost nothing.
+    """
     draft = plan.choice.draft
     drafted = draft.n_min if draft is not None and draft.type != "ngram" else 0
     mtp = drafted if draft is not None and draft.type == "draft-mtp" else 0
@@ -69,7 +72,8 @@ def _by_calibration(
     costs = [0.0] * (model.n_layer + model.n_mtp_layers + 1)
     for tensor in passes.factors(model):
         at = -1 if tensor.layer is None else tensor.layer
-        costs[at] += passes.product_ms(tensor, model, calibration, engine, m)
+        if not (0 <= at < plan.cpu_moe and EXPERTS.search(tensor.name)):
+            costs[at] += passes.product_ms(tensor, model, calibration, engine, m)
     overhead = passes.overhead_ms(1, calibration, engine, m)
     overhead -= passes.overhead_ms(0, calibration, engine, m)
     for i in range(model.n_layer):
@@ -88,7 +92,7 @@ def _by_bytes(plan: PlanOutline, mtp: int) -> tuple[float, ...]:
     share = model.n_expert_used / model.n_expert if model.n_expert else 1.0
     costs: list[float] = []
     for i, (nbytes, experts) in enumerate(zip(w.layers, w.experts, strict=True)):
-        read = nbytes - experts * (1 - share)
+        read = nbytes - experts * (1.0 if i < plan.cpu_moe else 1 - share)
         if i >= model.n_layer:
             costs.append(mtp * read)
             continue
