@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -113,7 +114,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def namespaces() -> Iterator[tuple[Run, list[str]]]:
     """``run(*argv)`` in one network, 10.77.0.1, and what puts a command into another, 10.77.0.2."""
     tools = ("unshare", "nsenter", "ip")
-    if sys.platform != "linux" or not all(map(shutil.which, tools)):
+    if platform.system() != "Linux" or not all(map(shutil.which, tools)):
         pytest.skip("network namespaces need Linux, util-linux and iproute2")
     own = [] if os.geteuid() == 0 else ["-U", "-r"]
     if subprocess.run(["unshare", *own, "-n", "true"], check=False, capture_output=True).returncode:
