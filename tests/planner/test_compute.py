@@ -135,6 +135,25 @@ def test_mtp_head_with_its_rollback_planes(
     assert close(real["compute"][0], counted["compute"])
 
 
+@pytest.mark.parametrize("arch", ["qwen35", "qwen35moe", "qwen3next"])
+@pytest.mark.parametrize("slots", [1, 2])
+def test_rollback_planes_of_other_drafters(
+    arch: str,
+    slots: int,
+    tiny_target: Callable[[str], Path],
+    server_sizes: Sizes,
+    here: Machine,
+) -> None:
+    path = tiny_target(arch)
+    draft = ("--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3")
+    draft += ("--spec-ngram-simple-size-m", str(N_MAX))
+    real = server_sizes(path, "-c", str(4096 * slots), "-np", str(slots), *draft, "--no-warmup")
+    counted = planned(path, here, ctx=4096, parallel=slots, draft="ngram")
+    state = sum(real["RS"]) / (1 + N_MAX)
+    assert counted["rollback"] == pytest.approx(N_MAX * state, rel=0.01)
+    assert counted["kv"] == pytest.approx(real["KV"][0] + state, rel=0.01)
+
+
 def test_a_drafter_beside_its_target(smollm2: Path, server_sizes: Sizes, here: Machine) -> None:
     draft = ("-md", str(smollm2), "--spec-type", "draft-simple")
     draft += ("--spec-draft-n-max", str(N_MAX), "--spec-draft-ngl", "0")

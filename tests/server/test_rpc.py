@@ -116,7 +116,7 @@ def namespaces() -> Iterator[tuple[Run, list[str]]]:
     tools = ("unshare", "nsenter", "ip")
     if platform.system() != "Linux" or not all(map(shutil.which, tools)):
         pytest.skip("network namespaces need Linux, util-linux and iproute2")
-    own = [] if os.geteuid() == 0 else ["-U", "-r"]
+    own = [] if sys.platform != "win32" and os.geteuid() == 0 else ["-U", "-r"]
     if subprocess.run(["unshare", *own, "-n", "true"], check=False, capture_output=True).returncode:
         pytest.skip("this system gives no network namespaces")
 

@@ -199,12 +199,3 @@ def test_longer_while_sure(draft: Draft, case: Case) -> None:
     assert at == [sum(n > i for n in lengths) for i in range(N_MAX)]
     assert at[N_MAX - 1] > 0
     assert any(n < min(room, N_MAX) for n, (room, _) in zip(lengths, seen, strict=True))
-
-
-@pytest.mark.parametrize("kind", ["draft-dflash", "draft-simple"])
-def test_rollback_of_a_hybrid(draft: Draft, kind: str) -> None:
-    """Recurrent states are put back either from the last few kept or from a checkpoint."""
-    log = draft(Case(kind, "qwen35"), 0.0, "-lv", "5").log
-    checkpoints = kind == "draft-simple"
-    assert ("supports bounded partial sequence removal" in log) is not checkpoints
-    assert ("restoring speculative checkpoint" in log) is checkpoints
