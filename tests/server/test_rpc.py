@@ -169,15 +169,16 @@ def test_across_a_network(
     port = free_port()
     endpoint = f"10.77.0.2:{port}"
     cli = [sys.executable, "-m", "srhpm_plugin"]
+    ours = {"SRHPM_SERVER": str(server_dir / "llama-server"), "OMP_WAIT_POLICY": "passive"}
     asked = [str(smollm2), "--rpc", endpoint, "--draft", "ngram", "--gpu-layers", "12"]
-    silent = run(*cli, "plan", *asked)
+    silent = run(*cli, "plan", *asked, **ours)
     assert silent.returncode == 1
     assert f"the RPC worker {endpoint} does not answer" in silent.stderr
     args = ("-H", "10.77.0.2", "-p", str(port), "-t", "1")
     with running(*there, server_dir / "ggml-rpc-server", *args, **EXACT):
         time.sleep(1)
-        plan = json.loads(run(*cli, "plan", *asked, "--json").stdout)
-        done = run(*cli, "verify", *asked, "--tokens", "32", "--json", OMP_WAIT_POLICY="passive")
+        plan = json.loads(run(*cli, "plan", *asked, "--json", **ours).stdout)
+        done = run(*cli, "verify", *asked, "--tokens", "32", "--json", **ours)
     assert plan["rpc"] == [endpoint]
     assert [p["device"] for p in plan["placement"]] == ["CPU", "RPC0"]
     assert any(f"RPC worker {endpoint}" in reason for reason in plan["reasons"])
