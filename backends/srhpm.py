@@ -195,12 +195,24 @@ def exact_columns(plan: LaunchPlan) -> int:
     return plan.parallel * max(_LEAST_COLUMNS, 1 + drafted)
 
 
+def _pass_tokens(plan: LaunchPlan) -> int:
+    """Tokens that several slots verify in a pass together; 0: no limit. Beyond about 8 each costs a
+    processor what it brings (docs/scale.md has what happens without a limit)."""
+    if plan.draft is None or plan.parallel == 1 or plan.kind == "all-gpu":
+        return 0
+    return max(_LEAST_COLUMNS, 1 + plan.draft.n_max)
+
+
 def _environment(plan: LaunchPlan) -> dict[str, str]:
     env = {"SRHPM_EXACT": str(exact_columns(plan))}
     n_min = 0
     if plan.draft is not None and plan.draft.type != "ngram":
         n_min = min(plan.draft.n_min, plan.draft.n_max)
-    options = {"SRHPM_DRAFT_N_MIN": n_min, "SRHPM_RELAX": plan.relax}
+    options = {
+        "SRHPM_DRAFT_N_MIN": n_min,
+        "SRHPM_PASS_TOKENS": _pass_tokens(plan),
+        "SRHPM_RELAX": plan.relax,
+    }
     for name, value in options.items():
         # 0 is the server's default; it is said only against an inherited value.
         if value or name in os.environ:

@@ -27,6 +27,8 @@ VARIABLE = "SRHPM_STOCK_SERVER"
 OFF = {
     "SRHPM_KERNELS": "off",
     "SRHPM_EXACT": "0",
+    "SRHPM_DRAFTER_ROWS": "twice",
+    "SRHPM_PASS_TOKENS": "0",
     "SRHPM_DRAFT_N_MIN": "0",
     "SRHPM_DRAFT_LENGTHS": "any",
     "SRHPM_RELAX": "0",

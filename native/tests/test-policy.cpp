@@ -37,6 +37,22 @@ void test_draft_length() {
     p = {};
 }
 
+void test_room() {
+    auto &       p   = srhpm::policy();
+    const char * off = nullptr;
+    p = {};
+    expect((srhpm::room_beside(9, off) & 7) == 7 && !off, "no limit unless one is asked for");
+    p.pass_tokens = 8;
+    expect((srhpm::room_beside(1, off) & 15) == 15 && !off, "a slot alone drafts as it likes");
+    expect((srhpm::room_beside(2, off) & 7) == 3 && !off, "two slots: 4 tokens each");
+    expect((srhpm::room_beside(3, off) & 7) == 2 && !off, "three slots: 3 tokens each");
+    expect((srhpm::room_beside(2, off) & 1) == 1, "no more than there is room for in the context");
+    expect((srhpm::room_beside(4, off) & 7) == 0 && off, "four slots: nothing, and that is said");
+    off = nullptr;
+    expect((srhpm::room_beside(99, off) & 7) == 0 && off, "many slots: nothing");
+    p = {};
+}
+
 void test_report() {
     srhpm::speculation_off("a \"quoted\"\nreason");
     expect(srhpm::draft_counts{}.to_json() == "{\"type\":\"none\",\"off\":\"a \\\"quoted\\\" reason\"}",
@@ -101,6 +117,7 @@ void test_relax() {
 
 int main() {
     test_draft_length();
+    test_room();
     test_report();
     test_relax();
     std::printf("%d failed\n", n_failed);

@@ -220,9 +220,13 @@ def test_how_threads_wait_is_the_users_to_say(make_plan, monkeypatch, name):
 
 def test_environment_of_ours(make_plan, drafts):
     env = SrhpmBackend().command(make_plan(draft=drafts["draft-simple"], parallel=2)).env
-    assert env == {"SRHPM_EXACT": "16", "SRHPM_DRAFT_N_MIN": "3", **WAITING}
+    several = {"SRHPM_EXACT": "16", "SRHPM_PASS_TOKENS": "8"}
+    assert env == {**several, "SRHPM_DRAFT_N_MIN": "3", **WAITING}
     env = SrhpmBackend().command(make_plan(draft=drafts["ngram"], relax=0.25)).env
     assert env == {"SRHPM_EXACT": "8", "SRHPM_RELAX": "0.25", **WAITING}
+    # a GPU's passes have room for all
+    whole = make_plan(draft=drafts["draft-simple"], parallel=2, kind="all-gpu")
+    assert "SRHPM_PASS_TOKENS" not in SrhpmBackend().command(whole).env
 
 
 def test_plain_and_speculative_use_the_same_width(make_plan, drafts):

@@ -52,6 +52,18 @@ void add_args(const std::function<void(common_arg)> & add) {
             .set_spec()
             .set_examples({ LLAMA_EXAMPLE_SERVER })
             .set_env("SRHPM_DRAFT_LENGTHS"));
+    add(common_arg({ "--srhpm-pass-tokens" }, "N",
+                   "slots that decode at once verify about N tokens together: each drafts less, or nothing "
+                   "(default: 0 = no limit)",
+                   [](common_params &, int value) {
+                       if (value < 0) {
+                           throw std::invalid_argument("must be 0 or more");
+                       }
+                       policy().pass_tokens = value;
+                   })
+            .set_spec()
+            .set_examples({ LLAMA_EXAMPLE_SERVER })
+            .set_env("SRHPM_PASS_TOKENS"));
     add(common_arg({ "--relax" }, "X",
                    "also accept a drafted token whose logit is within X nats of the best one; "
                    "greedy sampling without grammar only (default: 0 = exact)",
