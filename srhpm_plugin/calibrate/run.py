@@ -176,6 +176,8 @@ def _alone() -> Iterator[None]:
         "SRHPM_KERNELS",
         "SRHPM_EXACT",
         "SRHPM_DRAFT_N_MIN",
+        "SRHPM_DRAFTER_ROWS",
+        "SRHPM_PASS_TOKENS",
         "SRHPM_DRAFT_LENGTHS",
         "SRHPM_RELAX",
     )
