@@ -74,16 +74,25 @@ def until(behind: httpx.Client, wanted: bool, seconds: float = 60) -> float:
 def test_its_slot_is_free_within_a_second(
     host: tuple[httpx.Client, httpx.Client], route: str, body: dict[str, Any]
 ) -> None:
-    """The best of some tries, as other work on the machine can make any of them late."""
+    """In one of some tries: other work on the machine makes any of them late, and a story can end
+    before anybody hangs up."""
     ours, behind = host
-    took = []
-    for _ in range(3):
+    took: list[float] = []
+    for _ in range(10):
         until(behind, False)
-        whole = body.get("stream") is False or (route[:3] == "/v1" and "stream" not in body)
-        with (
-            pytest.raises(httpx.ReadTimeout) if whole else contextlib.nullcontext(),
-            ours.stream("POST", route, json={"model": "small", **body}, timeout=0.5) as answer,
-        ):
+        if hangs_up(ours, route, body):
+            took.append(until(behind, False))
+            if took[-1] < 1.0:
+                return
+    pytest.fail(f"seconds until the slot was free: {took}")
+
+
+def hangs_up(ours: httpx.Client, route: str, body: dict[str, Any]) -> bool:
+    """Asks, and goes in the middle of the answer; False if it came whole before."""
+    whole = body.get("stream") is False or (route[:3] == "/v1" and "stream" not in body)
+    try:
+        with ours.stream("POST", route, json={"model": "small", **body}, timeout=0.5) as answer:
             next(answer.iter_bytes())
-        took.append(until(behind, False))
-    assert min(took) < 1.0, took
+            return not whole
+    except httpx.ReadTimeout:
+        return True
