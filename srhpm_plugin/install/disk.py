@@ -10,8 +10,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -55,7 +55,7 @@ def kind(path: Path) -> Kind:
     return "other"
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path) -> Generator[bytes, None, None]:
     """The content of a file, piece by piece."""
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -93,7 +93,7 @@ def sync_folder(folder: Path) -> None:
 
 def write(
     path: Path,
-    content: Iterable[bytes],
+    content: bytes | Path,
     mode: int,
     *,
     owner: Seen | None = None,
@@ -102,13 +102,17 @@ def write(
     """A new file; returns the SHA-256 of what was written.
 
     Args:
+        content: bytes, or a file to copy.
         mode: permission bits.
         owner: whose owner it gets; else root's files belong to the folder's owner.
         times: whose times it gets; else those of the writing.
     """
     summed = hashlib.sha256()
-    with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
-        for block in content:
+    # The file to copy is closed also where writing fails: while the exception is kept, undoing
+    # could not replace it on Windows, nor its disk be unmounted.
+    source = closing(blocks(content)) if isinstance(content, Path) else nullcontext([content])
+    with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file, source as pieces:
+        for block in pieces:
             summed.update(block)
             file.write(block)
         file.flush()
@@ -240,7 +244,7 @@ def _second_name(path: Path, name: Path, temp: Path) -> bool:
         if path.lstat().st_nlink > 1:
             return False
     before = see(path)
-    write(temp, blocks(path), before.mode, owner=before, times=before)
+    write(temp, path, before.mode, owner=before, times=before)
     copy_attributes(path, temp)
     # Hashing it has read it, so the time of the last reading tells nothing.
     after = changed(see(temp), atime_ns=before.atime_ns)

@@ -186,8 +186,7 @@ class Executor:
         disk.move(entry.temp, path)
 
     def _write(self, temp: Path, content: bytes | Path, sha: str, mode: int) -> None:
-        pieces = disk.blocks(content) if isinstance(content, Path) else [content]
-        if disk.write(temp, pieces, mode) != sha:
+        if disk.write(temp, content, mode) != sha:
             raise UserError(f"cannot copy {content!s}", "it changed meanwhile", "try again")
 
     def _rewrite(self, path: Path, content: bytes, sha: str, mode: int | None) -> None:
@@ -196,11 +195,11 @@ class Executor:
         entry = FileReplaced(path, temporary(path), sha, backup_name, original)
         self.journal.announce(entry)
         backup = self.journal.folder / BACKUP / entry.backup
-        if disk.write(backup, disk.blocks(path), 0o600) != original.sha256:
+        if disk.write(backup, path, 0o600) != original.sha256:
             raise _changed(path)
         disk.copy_attributes(path, backup)
         new = original.mode if mode is None else mode
-        disk.write(entry.temp, [content], new, owner=original)
+        disk.write(entry.temp, content, new, owner=original)
         disk.copy_attributes(path, entry.temp)
         _require_file(path, original.sha256)
         disk.replace(entry.temp, path)

@@ -143,7 +143,7 @@ def create(folder: Path, begin: Begin, carried: Sequence[Entry] = ()) -> Journal
         lines.append(_line({"event": "entry", "n": number, **entries.to_json(entry)}))
     temp = folder / (NAME + ".new")
     disk.remove(temp)
-    disk.write(temp, lines, 0o644)
+    disk.write(temp, b"".join(lines), 0o644)
     disk.replace(temp, folder / NAME)
     return Journal(folder, begin, dict(enumerate(carried)))
 

@@ -142,8 +142,7 @@ class Undoer:
 
     def _restore(self, entry: FileReplaced, backup: Path, path: Path) -> None:
         original = entry.original
-        content = disk.blocks(backup)
-        disk.write(entry.temp, content, original.mode, owner=original, times=original)
+        disk.write(entry.temp, backup, original.mode, owner=original, times=original)
         disk.copy_attributes(backup, entry.temp)
         disk.replace(entry.temp, path) if path == entry.path else disk.move(entry.temp, path)
 
@@ -160,7 +159,7 @@ class Undoer:
         if cleaned is None:
             return None
         if cleaned != content:
-            disk.write(entry.temp, [cleaned], seen.mode, owner=seen)
+            disk.write(entry.temp, cleaned, seen.mode, owner=seen)
             disk.copy_attributes(entry.path, entry.temp)
             disk.replace(entry.temp, entry.path)
         return Outcome("kept", f"{entry.path} was changed since: only our entries were taken out")
