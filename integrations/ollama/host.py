@@ -82,7 +82,7 @@ class Ollama:
             return older.steps(found, tools, mode, service_module.FOLDERS[0])
         tree = _tree(found)
         operations: list[Operation] = [
-            *dropin_files(tree.server, NAME, Path(KEPT), tools, mode, in_place=True)
+            *dropin_files(tree.server, NAME, Path(KEPT), tools, mode, _DROPIN_FACTS, in_place=True)
         ]
         notes = ["a model that is loaded stays as it is until it is loaded again: ollama stop NAME"]
         notes += _unreachable(found, tools)
@@ -125,6 +125,11 @@ class Ollama:
     def translate(self, call: HostCall, request: HostRequest) -> Translated | HandOver:
         """What Ollama's arguments leave out, see :mod:`.translate`."""
         return translate(call, request)
+
+
+# Ollama loses a model whose client hangs up while an event waits (native/overlay/common/
+# srhpm-events.h): the tokens of a pass go to it as one.
+_DROPIN_FACTS = {"events": "pass"}
 
 
 def _why_not(tree: Tree, version: str | None) -> str | None:

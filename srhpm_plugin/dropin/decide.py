@@ -39,7 +39,7 @@ from .gpu import host_gpu
 from .gpumemory import Room
 from .handover import BUILD, NotOurs, hand_over
 from .merge import host_columns, host_drafts, merge, places_itself
-from .translate import translate
+from .translate import name_of, translate
 
 # What the planner counts compute buffers for.
 _UBATCH = 512
@@ -75,23 +75,22 @@ def decide(call: Call) -> tuple[Kept, bool]:
     if not call.names_a_model():
         return router.decision(call) or hand_over(call, "no model is named"), False
     facts: dict[str, Any] = {"host": call.note.host}
+    lasting = False
     try:
         return _on_ours(call, facts)
-    except _Passing as error:
-        return hand_over(call, str(error), facts), False
     except NotOurs as error:
-        return hand_over(call, str(error), facts), True
+        why, lasting = str(error), not isinstance(error, _Passing)
     except UserError as error:
         # What is about memory, or a plugin's fault, may be gone at the next start.
-        return hand_over(call, error.line(), facts), False
+        why = error.line()
     except Exception as error:
         why = f"the decision failed ({type(error).__name__}: {error})"
-        return hand_over(call, why, facts), False
+    if "model" not in facts and (file := next(iter(_models(call)), None)):
+        facts["model"] = name_of(call, Path(file))
+    return hand_over(call, why, facts), lasting
 
 
 def _on_ours(call: Call, facts: dict[str, Any]) -> tuple[Kept, bool]:
-    file = next((Path(value).name for value in _models(call)), None)
-    facts["model"] = call.alias or file
     known = _known(call)
     request = words.to_request(known.said, call.env)
     facts["path"] = str(request.model)
@@ -290,6 +289,14 @@ def _rests_on(plan: LaunchPlan) -> str:
     return f"a gain is expected of {' and '.join(parts)}, not measured yet"
 
 
+def _manners(call: Call) -> dict[str, str]:
+    """How the host wants to be told of a failed load (native/overlay/common/srhpm-startup.h), and
+    of tokens (srhpm-events.h)."""
+    told = {"SRHPM_STARTUP_ERROR": "startup_error", "SRHPM_EVENTS": "events"}
+    facts = call.note.facts
+    return {v: facts[f] for v, f in told.items() if f in facts and not call.env.get(v)}
+
+
 def _answer(
     known: _Facts,
     told: Translated,
@@ -321,9 +328,7 @@ def _answer(
         overruled=overruled,
         placed_by_host=placed_by_host,
     )
-    # How the host wants to be told of a failed load (native/overlay/common/srhpm-startup.h).
-    if form := known.call.note.facts.get("startup_error"):
-        answer = replace(answer, env={**answer.env, "SRHPM_STARTUP_ERROR": form})
+    answer = replace(answer, env={**answer.env, **_manners(known.call)})
     needs = _needs(plan, said)
     free = next((use.free for use in plan.memory if use.device == CPU), 0)
     if needs > free:

@@ -34,6 +34,12 @@ def translate(call: Call, request: HostRequest) -> Translated:
     return replace(told, model=call.alias or _listed(call, told) or told.model)
 
 
+def name_of(call: Call, model: Path) -> str:
+    """The name by which people know a model of which only the file is known so far."""
+    told = Translated(HostRequest(model), model.name)
+    return call.alias or _listed(call, told) or model.name
+
+
 def _listed(call: Call, told: Translated) -> str | None:
     """The name under which the host lists the model that it starts. Several may share a file."""
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ollama_copy import COUNT, Copy, blob, records, runs_ours, words
+from ollama_copy import Copy, blob, records, runs_ours, words
 from ollama_emulator import BUFFER, status_error
 
 from srhpm_plugin.gguf import read_model
@@ -136,14 +136,20 @@ def test_a_client_that_hangs_up_frees_the_slot(
     runner = ollama.ollama.start(blob(ollama, "smol:135m", smollm2), num_gpu=0)
     runner.wait_until_running()
     body = {
-        "prompt": COUNT,
+        "prompt": "red, green, blue, " * 20,
         "stream": True,
         "n_predict": 1500,
         "temperature": 0,
         "ignore_eos": True,
     }
     with runner.http.stream("POST", "/completion", json=body) as answer:
-        next(answer.iter_lines())
+        lines = filter(None, answer.iter_lines())
+        events = [
+            json.loads(line.removeprefix("data: "))
+            for line, _ in zip(lines, range(24), strict=False)
+        ]
+    # Ollama loses the model when events wait at that moment: those of a pass come as one
+    assert max(len(event["tokens"]) for event in events) > 1
     text, _ = words(runner, n=8)  # one slot: it would wait for all of the other's tokens
     assert text.strip()
     assert runner.log.errors == []
@@ -235,6 +241,9 @@ def test_what_ours_cannot_load_goes_to_ollamas(
     reasons = [r["reason"] for r in records()]
     assert any("gptoss" in reason for reason in reasons)
     assert all(r["kind"] == "stock" for r in records())
+    names = [r["model"] for r in records()]
+    assert names[:2] == ["former:latest", "junk:latest"]
+    assert set(names[2:]) <= {"embed:latest", "newer:latest"}  # two names of one file
 
 
 @pytest.fixture

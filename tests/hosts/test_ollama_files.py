@@ -11,13 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
+from adapters import write_adapter
 from ollama_copy import Copy, blob, records, runs_ours, words
 from pictures import IMAGE_TOKENS, png, write_projector
 
-from srhpm_plugin.gguf import read_model
 from srhpm_plugin.integrations.ollama import Ollama as Host
 
 pytestmark = [
@@ -29,24 +27,7 @@ HOST = Host()
 
 @pytest.fixture(scope="session")
 def adapter(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A LoRA for the small model, as llama.cpp's converter writes them."""
-    path = tmp_path_factory.mktemp("adapter") / "adapter.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", 8.0)
-    random, rank = np.random.default_rng(1), 4
-    for tensor in read_model(smollm2).tensors:
-        if tensor.name.endswith(("attn_q.weight", "ffn_down.weight")):
-            n_in, n_out = tensor.shape
-            for part, shape in (("lora_a", (rank, n_in)), ("lora_b", (n_out, rank))):
-                values = random.standard_normal(shape).astype(np.float32) * 0.05
-                writer.add_tensor(f"{tensor.name}.{part}", values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return write_adapter(tmp_path_factory.mktemp("adapter") / "adapter.gguf", smollm2)
 
 
 @pytest.fixture(scope="session")
