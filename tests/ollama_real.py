@@ -153,11 +153,21 @@ class Real:
         return found
 
     def seen(self) -> Mapping[str, object]:
-        """All of the copy and of the store, contents as hashes. Without the times in the store:
-        Ollama itself sets those of a blob that a new model shares."""
+        """All of the copy, and of the store its manifests and the blobs they name, contents as
+        hashes. Ollama itself sets the times of a blob that a new model shares, and leaves uploaded
+        files that it has taken apart until it prunes them: neither counts."""
         copy = {name: _hashed(at) for name, at in state(self.root).items()}
-        store = state(self.folder / "store").items()
-        return copy | {f"store/{name}": _hashed(at)[:4] for name, at in store}
+        store = state(self.folder / "store")
+        named = b"".join(bytes(at[3]) for at in store.values() if _is_manifest(at))
+        return copy | {
+            f"store/{name}": _hashed(at)[:4]
+            for name, at in store.items()
+            if not name.startswith("blobs/") or name[6:].replace("-", ":").encode() in named
+        }
+
+
+def _is_manifest(at: tuple[object, ...]) -> bool:
+    return at[0] == "file" and isinstance(at[3], bytes) and at[3].startswith(b'{"schemaVersion"')
 
 
 def _hashed(at: tuple[object, ...]) -> tuple[object, ...]:

@@ -322,10 +322,12 @@ def clients(it: Real, files: Files) -> str:
 
     client = ollama.Client(it.url)
     whole = client.chat(model="wide:2b", messages=FRANCE).message.content
-    streamed = [c.response for c in client.generate(model="wide:2b", prompt="x", stream=True)]
+    asked = client.generate("wide:2b", "x", stream=True, options={"num_predict": 40})
+    streamed = [c.response for c in asked]
     holds(whole and len(streamed) > 1)
     holds("wide:2b" in [m.model for m in client.list().models])
-    said = it.run([sys.executable, "-m", "llm", "-m", "ollama/wide:2b", "The capital of France is"])
+    argv = [sys.executable, "-m", "llm", "-m", "ollama/wide:2b", "-o", "num_predict", "40"]
+    said = it.run([*argv, "The capital of France is"])
     holds(said.strip())
     return "answers, streams and model lists"
 

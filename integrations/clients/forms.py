@@ -6,9 +6,10 @@ Each sentence says where to click; ``{url}`` and ``{v1}`` are Ollama's and OpenA
 from __future__ import annotations
 
 OPEN_WEBUI = (
-    "In Open WebUI: Admin Panel > Settings > Connections > Ollama API: {url} (it looks at "
-    "http://localhost:11434 by itself).",
-    "Or before its first start: OLLAMA_BASE_URL={url} open-webui serve",
+    "In Open WebUI: Admin Panel > Settings > Connections: add {v1} with the key any below OpenAI "
+    "API, and switch Ollama API off (through it models that know no tools are refused).",
+    "Or before its first start: ENABLE_OLLAMA_API=False OPENAI_API_BASE_URL={v1} "
+    "OPENAI_API_KEY=any open-webui serve",
 )
 ANYTHINGLLM = (
     "In AnythingLLM: Settings > AI Providers > LLM > Ollama, Base URL {url}, then choose a model.",

@@ -12,13 +12,15 @@
 #include "ggml-backend.h"
 #include "ggml-rpc.h"
 #include "ggml.h"
+#include "timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+using bench::median_ms;
 
 namespace {
 
@@ -26,26 +28,6 @@ constexpr size_t  SENT     = 4 << 20; // bytes of a transfer
 constexpr int64_t COLUMNS  = 8192, ROWS = 7168; // of a weight matrix: 33 MB
 constexpr int     MATRICES = 8;
 constexpr int     RUNS     = 5;
-
-template <typename Work> double ms_of(const Work & work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
-
-template <typename Work> double median_ms(int runs, const Work & work) {
-    std::vector<double> all;
-    work(); // the first connects, allocates, and lets the worker see the graph
-    for (int i = 0; i < runs; ++i) {
-        all.push_back(ms_of(work));
-    }
-    return median(all);
-}
 
 // Tensors of a device, and a graph of products with them.
 class Products {

@@ -2,18 +2,18 @@
 // loaded at run time.
 #pragma once
 
-#include "ggml-backend.h"
+#include "engine.h"
 #include "ggml-cpu.h"
 
 #include <cstdint>
 
 namespace bench {
 
-class Cpu {
+class Cpu : public Engine {
   public:
     // Throws std::runtime_error where there is no CPU backend.
     explicit Cpu(int threads);
-    ~Cpu();
+    ~Cpu() override;
     Cpu(const Cpu &)             = delete;
     Cpu & operator=(const Cpu &) = delete;
 
@@ -23,11 +23,13 @@ class Cpu {
     // What upstream alone would choose for such a matrix: the first other buffer type that takes it.
     ggml_backend_buffer_type_t stock(ggml_type type, int64_t cols, int64_t rows) const;
 
-    // Activations and results lie there.
-    ggml_backend_buffer_type_t plain() const;
+    ggml_backend_buffer_type_t plain() const override;
 
-    // Runs a graph with all threads; returns milliseconds.
-    double compute(ggml_cgraph * graph) const;
+    // With all threads.
+    double compute(ggml_cgraph * graph) const override;
+
+    // For a scheduler over several backends.
+    ggml_backend_t handle() const { return backend; }
 
   private:
     template <class F> F function(const char * name) const;

@@ -11,7 +11,7 @@ namespace bench {
 
 namespace {
 
-constexpr size_t ALIGNMENT = 64;
+constexpr size_t ALIGNMENT = 256; // as much as any device asks for
 // Quantizing takes seconds for some types; how fast a product is does not depend on the weights.
 constexpr int64_t OWN_ROWS = 64;
 
@@ -74,12 +74,12 @@ Weights::~Weights() {
     ggml_free(ctx);
 }
 
-Product::Product(const Cpu & cpu, const Weights & weights, int64_t copies, int64_t m, const float * x) : cpu(cpu) {
+Product::Product(const Engine & engine, const Weights & weights, int64_t copies, int64_t m, const float * x) : engine(engine) {
     const size_t nodes   = copies + 1;
     const size_t x_bytes = align(weights.shape.cols * m * sizeof(float));
     ctx    = ggml_init({(nodes + 1) * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false), nullptr, true});
     graph  = ggml_new_graph_custom(ctx, nodes, false);
-    buffer = ggml_backend_buft_alloc_buffer(cpu.plain(), x_bytes + weights.shape.rows * m * sizeof(float) + ALIGNMENT);
+    buffer = ggml_backend_buft_alloc_buffer(engine.plain(), x_bytes + weights.shape.rows * m * sizeof(float) + ALIGNMENT);
     auto * base = (char *) align((size_t) ggml_backend_buffer_get_base(buffer));
 
     ggml_tensor * in = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, weights.shape.cols, m);
@@ -105,9 +105,9 @@ std::vector<float> Product::result() const {
     return floats;
 }
 
-std::vector<bool> columns_equal(const Cpu & cpu, const Weights & weights, const std::vector<int> & ms, const float * x) {
+std::vector<bool> columns_equal(const Engine & engine, const Weights & weights, const std::vector<int> & ms, const float * x) {
     const auto columns = [&](int64_t m, const float * from) {
-        const Product product(cpu, weights, 1, m, from);
+        const Product product(engine, weights, 1, m, from);
         product.run();
         return product.result();
     };

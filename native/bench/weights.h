@@ -1,9 +1,12 @@
 // SR-HPM bench: copies of a weight matrix, and the product of all of them with the same activations.
 #pragma once
 
-#include "cpu.h"
+#include "engine.h"
+
+#include "ggml.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace bench {
@@ -42,25 +45,25 @@ class Weights {
 // The graph of the products of the first `copies` copies and m columns.
 class Product {
   public:
-    Product(const Cpu & cpu, const Weights & weights, int64_t copies, int64_t m, const float * x);
+    Product(const Engine & engine, const Weights & weights, int64_t copies, int64_t m, const float * x);
     ~Product();
     Product(const Product &)             = delete;
     Product & operator=(const Product &) = delete;
 
     // Milliseconds.
-    double run() const { return cpu.compute(graph); }
+    double run() const { return engine.compute(graph); }
 
     // The last product's m columns of `rows` floats.
     std::vector<float> result() const;
 
   private:
-    const Cpu &           cpu;
+    const Engine &        engine;
     ggml_context *        ctx;
     ggml_backend_buffer_t buffer;
     ggml_cgraph *         graph;
 };
 
 // Whether column j of every m-column product equals, bit for bit, the product with column j alone.
-std::vector<bool> columns_equal(const Cpu & cpu, const Weights & weights, const std::vector<int> & ms, const float * x);
+std::vector<bool> columns_equal(const Engine & engine, const Weights & weights, const std::vector<int> & ms, const float * x);
 
 } // namespace bench

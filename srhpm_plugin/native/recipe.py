@@ -20,10 +20,12 @@ PROGRAMS = (
     "llama-imatrix",
     "bench-kernels",
     "bench-rpc",
+    "bench-gpu",
     "srhpm-llama-server",
     "ggml-rpc-server",
 )
 TESTS = (
+    "test-bench-gpu",
     "test-exact",
     "test-floats",
     "test-kernels",
