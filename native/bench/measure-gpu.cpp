@@ -70,7 +70,7 @@ void products(const Gpu & gpu, const Type & one, double launch) {
         const double  net = std::max(ms - launch, 0.1 * ms);
         const double  nbytes = (double) used * ggml_row_size(one.type, SIDE) * SIDE;
         say("{\"event\": \"product\", \"type\": \"%s\", \"m\": %d, \"ms\": %.6f, \"bytes\": %.0f, \"flop\": %.0f}", one.name, m, net, nbytes,
-           , 2.0 * SIDE * SIDE * m * (double) used);
+            2.0 * SIDE * SIDE * m * (double) used);
     }
 }
 

@@ -1,5 +1,4 @@
-// bench-gpu on a machine that has a GPU of STANDIN_MEMORY MiB (stand-in-gpu.h). With STANDIN_ABORT it ends,
-// as drivers do, with the first graph of so many columns.
+// bench-gpu on a machine that has a GPU of STANDIN_MEMORY MiB (stand-in-gpu.h).
 
 #include "stand-in-gpu.h"
 
