@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import gguf
 import pytest
 
 from srhpm_plugin.planner.headers import read_header
+from srhpm_plugin.requantize.text import TEXT
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -112,3 +116,51 @@ def test_a_larger_loss_is_measured_as_one(smollm2: Path, tmp_path: Path, shell: 
         for name in ("before", "after")
     )
     assert 0 < before < after
+
+
+@pytest.fixture(scope="session")
+def imatrix(server_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An importance matrix of the small model, over the first 512 tokens of our text."""
+    folder = tmp_path_factory.mktemp("imatrix")
+    text, made = folder / "text.txt", folder / "imatrix.gguf"
+    text.write_text(TEXT, encoding="utf-8")
+    program = next(p for p in server_dir.iterdir() if p.stem == "llama-imatrix")
+    argv = [program, "-m", smollm2, "-f", text, "-o", made]
+    argv += ["-c", "128", "--chunks", "4", "-ngl", "0", "-t", "2"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=300)
+    return made
+
+
+@pytest.mark.server
+def test_an_importance_matrix_is_used(
+    smollm2: Path, imatrix: Path, tmp_path: Path, shell: Shell
+) -> None:
+    """llama-quantize notes it in the file; the same types get other weights; and it is measured."""
+    plain, weighed = tmp_path / "plain.gguf", tmp_path / "weighed.gguf"
+    args = ("--like", "Q3_K", "--threads", "2")
+    assert shell("requantize", smollm2, plain, *args, "--no-measure")[0] == 0
+    code, said, err = shell("requantize", smollm2, weighed, *args, "--imatrix", imatrix)
+    assert code == 0, err
+    noted = gguf.GGUFReader(weighed)
+    entries = noted.get_field("quantize.imatrix.entries_count")
+    assert entries is not None and entries.contents() > 0
+    source = noted.get_field("quantize.imatrix.file")
+    assert source is not None and source.contents() == str(imatrix)
+    before = {t.name: t for t in gguf.GGUFReader(plain).tensors}
+    assert {t.name: t.tensor_type for t in noted.tensors} == {
+        name: t.tensor_type for name, t in before.items()
+    }
+    other = {t.name for t in noted.tensors if bytes(t.data) != bytes(before[t.name].data)}
+    assert any("ffn_down" in name for name in other)
+    after = re.search(r"  after: ([0-9.]+) \+- [0-9.]+ nats per token", said)
+    assert after and 0 < float(after[1]) < 2
+
+
+@pytest.mark.server
+def test_what_is_no_importance_matrix(smollm2: Path, tmp_path: Path, shell: Shell) -> None:
+    wrong, out = tmp_path / "wrong.gguf", tmp_path / "out.gguf"
+    wrong.write_text("not a matrix")
+    code, _, err = shell("requantize", smollm2, out, "--imatrix", wrong, "--no-measure")
+    assert code == 1
+    assert "Traceback" not in err and "wrong.gguf" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["wrong.gguf"]
