@@ -125,7 +125,7 @@ def imatrix(server_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFa
     text, made = folder / "text.txt", folder / "imatrix.gguf"
     text.write_text(TEXT, encoding="utf-8")
     program = next(p for p in server_dir.iterdir() if p.stem == "llama-imatrix")
-    argv = [program, "-m", smollm2, "-f", text, "-o", made]
+    argv: list[str | Path] = [program, "-m", smollm2, "-f", text, "-o", made]
     argv += ["-c", "128", "--chunks", "4", "-ngl", "0", "-t", "2"]
     subprocess.run(argv, check=True, capture_output=True, timeout=300)
     return made
