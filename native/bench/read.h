@@ -1,6 +1,7 @@
 // SR-HPM bench: how fast the same threads can read the same bytes when they do nothing else.
 #pragma once
 
+#include "cpu.h"
 #include "weights.h"
 
 #include <atomic>
