@@ -55,7 +55,7 @@ Chain chain(const std::vector<ggml_backend_t> & at, ggml_backend_t gpu, ggml_bac
     ggml_tensor *  in   = last;
     ggml_set_input(in);
     for (ggml_backend_t backend : at) {
-        last = ggml_scale(ctx.get(), last, 0.5f);
+        last = ggml_mul(ctx.get(), last, last); // all of the CPU's threads wait for it, as in a model's part
         ggml_backend_sched_set_tensor_backend(sched.get(), last, backend);
     }
     ggml_set_output(last);

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from .data import Attention, Calibration, Passes, Read, Serving
-from .store import current, load, path, save, stale
+from .data import Attention, Calibration, GpuSpeed, Passes, Read, Serving
+from .store import current, gpu_speed, gpus_changed, load, path, save, stale
 
 __all__ = [
     "Attention",
     "Calibration",
+    "GpuSpeed",
     "Passes",
     "Read",
     "Serving",
     "current",
+    "gpu_speed",
+    "gpus_changed",
     "load",
     "path",
     "save",

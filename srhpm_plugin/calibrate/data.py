@@ -16,6 +16,9 @@ ENGINES: tuple[EngineName, ...] = ("ours", "stock")
 WIDTHS = (1, 2, 4, 8)
 """Tokens per pass that are measured; what lies between is interpolated."""
 
+GPU_WIDTHS = (1, 4, 512)
+"""The same of GPUs: a token, a verified draft, a part of a prompt."""
+
 VERSION = 1
 
 Table = Mapping[int, float]
@@ -81,6 +84,57 @@ class Serving:
 
 
 @dataclass(frozen=True)
+class GpuSpeed:
+    """What was measured of a GPU.
+
+    Attributes:
+        description, total: as its driver calls it, and bytes of its memory: another one under the
+            same name is another GPU.
+        launch_ms: a graph with one tiny operation, until its end is known.
+        crossing_ms: a change between CPU and GPU in a scheduled graph, with next to nothing to
+            copy. ``None``, as below: not measured.
+        up_bytes_s, down_bytes_s: from common RAM, and to it.
+        products: by weight type, nanoseconds per byte of weights by M, over :data:`GPU_WIDTHS`.
+        gflop_s: 10^9 operations per second at the largest M, a multiplication and an addition
+            being two.
+        left_out: what could not be measured, in words.
+    """
+
+    description: str
+    total: int
+    launch_ms: float
+    crossing_ms: float | None = None
+    up_bytes_s: float | None = None
+    down_bytes_s: float | None = None
+    products: Mapping[str, Table] = field(default_factory=dict)
+    gflop_s: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> GpuSpeed:
+        """The opposite of :meth:`to_json`.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it is none of ours.
+        """
+        return GpuSpeed(
+            description=str(data["description"]),
+            total=int(data["total"]),
+            launch_ms=_finite(data["launch_ms"]),
+            crossing_ms=_perhaps(data["crossing_ms"]),
+            up_bytes_s=_perhaps(data["up_bytes_s"]),
+            down_bytes_s=_perhaps(data["down_bytes_s"]),
+            products={str(n): _table(t, GPU_WIDTHS) for n, t in data["products"].items()},
+            gflop_s={str(name): _finite(value) for name, value in data["gflop_s"].items()},
+            left_out=tuple(map(str, data["left_out"])),
+        )
+
+
+@dataclass(frozen=True)
 class Calibration:
     """All that was measured.
 
@@ -95,7 +149,7 @@ class Calibration:
             kernels hold them for ``ours``, as in the file for ``stock``.
         attention, passes: per engine.
         serving: of our server; upstream's loop is taken to cost the same.
-        gpus: figures of GPUs; ``None``: none was measured.
+        gpus: by the server's name for them; ``None``: none was measured.
         left_out: what could not be measured, in words.
     """
 
@@ -109,7 +163,7 @@ class Calibration:
     attention: Mapping[EngineName, Attention]
     passes: Mapping[EngineName, Passes]
     serving: Serving
-    gpus: None = None
+    gpus: Mapping[str, GpuSpeed] | None = None
     left_out: tuple[str, ...] = ()
     version: int = field(default=VERSION)
 
@@ -146,8 +200,15 @@ class Calibration:
                 lambda p: Passes(_table(p["fixed"]), _table(p["layer"]), _finite(p["build"])),
             ),
             serving=Serving(*(_finite(data["serving"][n]) for n in ("step", "sample", "draft"))),
+            gpus=_gpus(data.get("gpus")),
             left_out=tuple(map(str, data["left_out"])),
         )
+
+
+def _gpus(data: Mapping[str, Any] | None) -> dict[str, GpuSpeed] | None:
+    if data is None:
+        return None
+    return {str(name): GpuSpeed.from_json(speed) for name, speed in data.items()}
 
 
 def _finite(value: Any) -> float:
@@ -157,9 +218,13 @@ def _finite(value: Any) -> float:
     return number
 
 
-def _table(data: Mapping[str, Any]) -> dict[int, float]:
+def _perhaps(value: Any) -> float | None:
+    return None if value is None else _finite(value)
+
+
+def _table(data: Mapping[str, Any], widths: tuple[int, ...] = WIDTHS) -> dict[int, float]:
     table = {int(m): _finite(value) for m, value in data.items()}
-    if sorted(table) != list(WIDTHS):
+    if sorted(table) != list(widths):
         raise ValueError("not all widths were measured")
     return table
 

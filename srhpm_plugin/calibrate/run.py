@@ -17,13 +17,14 @@ from ..machine.types import Machine
 from ..native.locate import find_program
 from ..plan import HostRequest, LaunchPlan
 from ..plugins import plugins
+from . import gpus as gpus_of
 from . import passes as passes_of
 from . import products as products_of
 from . import serving as serving_of
 from . import shapes
-from .data import ENGINES, WIDTHS, Calibration, EngineName
+from .data import ENGINES, WIDTHS, Calibration, EngineName, GpuSpeed
 from .passes import Bench, Samples
-from .store import facts
+from .store import facts, gpu_facts
 
 # Passes take a few seconds each time; products get what is left of the minute.
 SECONDS = 56.0
@@ -36,11 +37,12 @@ OnStep = Callable[[float, float, str], None]
 
 @dataclass(frozen=True)
 class Programs:
-    """The built programs that are run."""
+    """The built programs that are run; the last only beside a GPU, and older builds have none."""
 
     kernels: Path
     bench: Path
     server: Path
+    gpu: Path | None
 
 
 def programs() -> Programs:
@@ -57,7 +59,7 @@ def programs() -> Programs:
             "there is no server of ours, or it was built without what measures it",
             "type: srhpm-plugin native build",
         )
-    return Programs(kernels, bench, server)
+    return Programs(kernels, bench, server, find_program("bench-gpu"))
 
 
 def default_threads(machine: Machine) -> int:
@@ -72,12 +74,18 @@ def outline(machine: Machine, threads: int) -> list[str]:
     """What :func:`calibrate` would run, a line each."""
     found = programs()
     widths = ", ".join(map(str, WIDTHS))
+    here = [gpu.name for gpu in machine.gpus if not gpu.link]
+    gpus = [
+        f"{found.gpu}: {', '.join(here)}: launches, changes of side, transfers, products with a "
+        "few weight types"
+    ]
     return [
         f"{found.kernels}: how fast memory is read by 1 to {threads} threads, huge pages and small",
         f"{found.bench}: passes over {widths} tokens of models of {shapes.SHALLOW.layers} and "
         f"{shapes.DEEP.layers} narrow layers, with our kernels and with upstream's",
         f"{found.bench}: the same after {shapes.LOOKER_CTX} tokens, for attention",
         f"{found.server}: a small model on 127.0.0.1, plain and with itself as drafter",
+        *(gpus if here and found.gpu else []),
         f"{found.kernels}: products with {len(products_of.TYPES) + len(products_of.FLOATS)} weight "
         f"types for {widths} tokens, ours and upstream's, as many as the time allows",
         f"{threads} threads, {SECONDS:.0f} s, models of random weights in a temporary folder",
@@ -145,6 +153,7 @@ def calibrate(
             )
         passes()
         until = begin + SECONDS - _LAST_ROUND
+        gpus, gpus_left_out = _gpus(found, machine, threads, until, say, clock)
         products = products_of.products(
             found.kernels, threads, until, lambda _d, _a, text: say(text), clock
         )
@@ -154,7 +163,7 @@ def calibrate(
     looked = {engine: passes_of.attention(samples) for engine, samples in best.items()}
     serving = serving_of.fit_serving(*talked, overhead["ours"])
     return Calibration(
-        about=facts(machine),
+        about={**facts(machine), "gpus": gpu_facts(machine)},
         taken=taken,
         seconds=clock() - begin,
         load=load,
@@ -164,8 +173,29 @@ def calibrate(
         attention=looked,
         passes=overhead,
         serving=serving,
-        left_out=tuple(products.left_out),
+        gpus=gpus,
+        left_out=(*gpus_left_out, *products.left_out),
     )
+
+
+def _gpus(
+    found: Programs,
+    machine: Machine,
+    threads: int,
+    until: float,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+) -> tuple[dict[str, GpuSpeed] | None, list[str]]:
+    """The GPUs of this machine; none where there are none."""
+    here = [gpu for gpu in machine.gpus if not gpu.link]
+    if not here:
+        return None, []
+    if found.gpu is None:
+        return None, [
+            "GPUs: this server was built without what measures them; type: srhpm-plugin native "
+            "build --force"
+        ]
+    return gpus_of.measure(found.gpu, here, threads, until, lambda name: say(f"GPU {name}"), clock)
 
 
 @contextlib.contextmanager

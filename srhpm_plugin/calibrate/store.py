@@ -11,9 +11,9 @@ from ..dropin.cache import CALIBRATION
 from ..dropin.files import read_json, write_json
 from ..errors import UserError
 from ..home import cache_dir, require_usable
-from ..machine.types import Machine
+from ..machine.types import Gpu, Machine
 from ..native.locate import find_server
-from .data import VERSION, Calibration
+from .data import VERSION, Calibration, GpuSpeed
 
 _WORDS = {
     "version": "how it is measured",
@@ -49,6 +49,14 @@ def facts(machine: Machine) -> dict[str, Any]:
         "server": _server(),
         "kernels": os.environ.get("SRHPM_ISA", ""),
     }
+
+
+def gpu_facts(machine: Machine) -> list[list[Any]]:
+    """The same of this machine's GPUs: name, description, GiB. Apart from :func:`facts`, as what is
+    known of processor and RAM holds without them."""
+    return [
+        [gpu.name, gpu.description, round(gpu.total / _GIB)] for gpu in machine.gpus if not gpu.link
+    ]
 
 
 def _server() -> list[object] | None:
@@ -99,6 +107,22 @@ def stale(calibration: Calibration, machine: Machine) -> str | None:
     if not changed:
         return None
     return f"{changed[0] if len(changed) == 1 else ', '.join(changed)} changed since"
+
+
+def gpus_changed(calibration: Calibration, machine: Machine) -> str | None:
+    """Why what was found out about GPUs no longer holds, in words; ``None`` while it does."""
+    same = calibration.about.get("gpus", []) == gpu_facts(machine)
+    return None if same else "the GPUs changed since"
+
+
+def gpu_speed(calibration: Calibration, gpu: Gpu) -> GpuSpeed | None:
+    """What was measured of a GPU; ``None``: nothing, or of another one under its name."""
+    found = (calibration.gpus or {}).get(gpu.name)
+    same = found is not None and (found.description, round(found.total / _GIB)) == (
+        gpu.description,
+        round(gpu.total / _GIB),
+    )
+    return found if same else None
 
 
 def current(machine: Machine) -> Calibration | None:

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..calibrate import Calibration
+    from ..calibrate import Calibration, GpuSpeed
     from ..machine.types import Machine
 
 # What is left of a machine's own work. One busy core halves a memory's speed for the others.
@@ -29,7 +29,8 @@ def command(*, force: bool, show: bool, dry_run: bool, as_json: bool) -> None:
 
     Memory by threads, what a byte of each weight type costs for 1 to 8 tokens with our kernels and
     with upstream's, attention by context, and what passes and the server cost besides. Kept until
-    the machine, the build or its kernels change. GPUs are not measured yet.
+    the machine, the build or its kernels change. Of each GPU: products with a few weight types,
+    transfers both ways, launches, and changes between CPU and GPU.
     """
     if show and (force or dry_run):
         raise click.UsageError("--show goes without --force and --dry-run")
@@ -39,7 +40,9 @@ def command(*, force: bool, show: bool, dry_run: bool, as_json: bool) -> None:
 
     machine = probe(plugins().backend("srhpm").server())
     found = calibrate.load()
-    why = calibrate.stale(found, machine) if found else None
+    why = None
+    if found is not None:
+        why = calibrate.stale(found, machine) or calibrate.gpus_changed(found, machine)
     if show:
         _show_last(found, why, as_json)
         return
@@ -175,4 +178,21 @@ def _others(found: Calibration) -> list[str]:
         f"layer; a new graph {1000 * passes.build:.1f} us a layer",
         f"the server: {serving.step:.3f} ms a step, {serving.sample:.4f} ms a token for each 1000 "
         f"of the vocabulary, {serving.draft:.4f} ms a drafted one",
+        *(_gpu(name, speed) for name, speed in (found.gpus or {}).items()),
     ]
+
+
+def _gpu(name: str, speed: GpuSpeed) -> str:
+    parts = [
+        f"{kind} {1 / table[1]:.0f} GB/s at M=1, {speed.gflop_s[kind]:.0f} GFLOP/s at M=512"
+        for kind, table in speed.products.items()
+        if table[1]
+    ]
+    if speed.up_bytes_s is not None and speed.down_bytes_s is not None:
+        parts.append(
+            f"{speed.up_bytes_s / 1e9:.1f} GB/s to it, {speed.down_bytes_s / 1e9:.1f} GB/s from it"
+        )
+    parts.append(f"a launch {speed.launch_ms:.3f} ms")
+    if speed.crossing_ms is not None:
+        parts.append(f"a change between CPU and GPU {speed.crossing_ms:.3f} ms")
+    return f"{name} ({speed.description}): {'; '.join(parts)}"

@@ -8,10 +8,10 @@ experts, sets of whole layers are tried and sets of layers whose experts stay in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from .cost.places import CROSSING_MS, place_costs
+from .cost.gpus import GpuCosts, gpu_costs
+from .cost.places import PlaceCosts, place_costs
 from .layersets import CPU, LayerSet, Place, best_set, bound_of, gain_of
 from .memory import devices_of, place_bytes
 from .outline import PlacementChoice, PlanOutline
@@ -29,22 +29,23 @@ _ROUNDS = 4
 def better_than_tail(
     plan: PlanOutline, tail_layers: int, draft_device: str
 ) -> PlacementChoice | None:
-    """A faster set than the last ``tail_layers``, which are as many as fit; ``None`` where there is
-    none, or the server can place only the last ones."""
+    """A faster set than the last ``tail_layers``, which are as many as fit, or no layer at all;
+    ``None`` where there is none, or the server can place only the last ones."""
     if not _can_place_sets(plan):
         return None
     costs = place_costs(plan)
     total = sum(costs.ms)
     tail = put(plan, tail_layers, 0, draft_device)
-    gain = gain_of(_indices(tail), _places(plan, costs.ms), CROSSING_MS)
-    least = gain + LEAST_GAIN * total
+    places, gpu = _places(plan)
+    gain = gain_of(_indices(tail), places, gpu.crossing)
+    least = max(gain, 0.0) + LEAST_GAIN * total
     best, best_moe = None, 0
     for cpu_moe in (0, plan.model.n_layer) if plan.model.n_expert else (0,):
         found = _search(plan, tail, draft_device, cpu_moe, least)
         if found is not None and found.gain >= least:
             best, best_moe, least = found, cpu_moe, found.gain
     if best is None:
-        return None
+        return _none(plan, tail_layers, draft_device, -gain / total)
     by = "as measured" if costs.measured else "by bytes read"
     more = f", no set more than {best.bound / total:.0%}" if best.bound > best.gain else ""
     what = "layers but their experts" if best_moe else "layers"
@@ -52,18 +53,46 @@ def better_than_tail(
         f"{_count(best)} of {len(costs.ms)} {what} (the head counted) lie on the GPU, those that "
         "cost the CPU most for the memory they take there: they save "
         f"{best.gain / total:.0%} of a pass ({by}), the last {tail_layers} would "
-        f"{gain / total:.0%}{more}"
+        f"{gain / total:.0%}{more}; {_basis(costs, gpu)}"
     )
     return PlacementChoice(_count(best), best_moe, draft_device, (words,), best.devices)
 
 
-def _places(plan: PlanOutline, ms: Sequence[float]) -> list[Place]:
-    """With experts in RAM each layer on a GPU is left and entered again."""
-    moe = 2 * CROSSING_MS
+def _none(
+    plan: PlanOutline, tail_layers: int, draft_device: str, loss: float
+) -> PlacementChoice | None:
+    """No layer on a GPU that was measured to be slower than the CPU, if there is room in RAM."""
+    bare = put(plan, 0, 0, draft_device)
+    if loss < LEAST_GAIN or shortage(ask_memory(bare), plan.machine):
+        return None
+    words = (
+        f"no layer lies on the GPU: with the last {tail_layers}, which would fit, a pass takes "
+        f"{loss:.0%} longer than without (as measured); --gpu-layers {tail_layers} puts them there"
+    )
+    return PlacementChoice(0, 0, draft_device, (words,))
+
+
+def _basis(costs: PlaceCosts, gpu: GpuCosts) -> str:
+    """What is known of the GPU itself."""
+    crossing = "measured" if gpu.crossing_measured else "assumed"
+    said = f"a change between CPU and GPU takes {gpu.crossing:.3f} ms ({crossing})"
+    if not gpu.measured or not costs.measured:
+        said += ", what a layer takes on the GPU is assumed to be nothing"
+    if not gpu.crossing_measured or not gpu.measured:
+        said += "; to have it measured type: srhpm-plugin calibrate"
+    return said
+
+
+def _places(plan: PlanOutline) -> tuple[list[Place], GpuCosts]:
+    """What each place saves: its time on the CPU less that on the GPU, where both are measured.
+    With experts in RAM each layer on a GPU is left and entered again."""
+    costs, gpu = place_costs(plan), gpu_costs(plan)
+    there = gpu.ms if costs.measured else (0.0,) * len(gpu.ms)
+    moe = 2 * gpu.crossing
     return [
-        Place(one - (moe if i < plan.cpu_moe else 0.0), place_bytes(plan, i))
-        for i, one in enumerate(ms)
-    ]
+        Place(here - away - (moe if i < plan.cpu_moe else 0.0), place_bytes(plan, i))
+        for i, (here, away) in enumerate(zip(costs.ms, there, strict=True))
+    ], gpu
 
 
 def _can_place_sets(plan: PlanOutline) -> bool:
@@ -78,8 +107,8 @@ def _search(
 ) -> LayerSet | None:
     """The best set that fits by the memory step, if any gains ``least``."""
     start = replace(plan, cpu_moe=cpu_moe)
-    places = _places(start, place_costs(start).ms)
-    crossing = 0.0 if cpu_moe else CROSSING_MS
+    places, gpu = _places(start)
+    crossing = 0.0 if cpu_moe else gpu.crossing
     best: LayerSet | None = None
     needed, seen = _besides(tail), set[tuple[int, ...]]()
     for _ in range(_ROUNDS):

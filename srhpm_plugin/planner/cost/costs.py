@@ -1,5 +1,5 @@
-"""The costs of a plan's passes: the built-in step. Plans that lie in RAM as a whole are known;
-GPUs are not measured yet."""
+"""The costs of a plan's passes: the built-in step. Plans that lie in RAM as a whole are known; what
+is measured of GPUs (:mod:`.gpus`) places layers, it does not make a pass's time yet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def why_unknown(plan: LaunchPlan, machine: Machine) -> str | None:
     if plan.backend != "srhpm":
         return f"speeds are predicted for the backend srhpm only, not for {plan.backend}"
     if plan.gpu_layers or (plan.draft is not None and plan.draft.device != "CPU"):
-        return "GPUs are not measured yet, and parts of it lie on one"
+        return "speeds are predicted for plans in RAM only, and parts of this one lie on a GPU"
     if plan.threads != calibration.threads:
         return f"this machine was measured with {calibration.threads} threads"
     if (plan.cache_type_k, plan.cache_type_v) != ("f16", "f16"):

@@ -69,13 +69,17 @@ def product_ms(
     table = calibration.products[side].get(tensor.type)
     if table is None:
         raise Unknown(f"{tensor.type} weights")
-    nbytes = float(tensor.nbytes if own is None else own)
-    tokens = float(m)
-    if model.n_expert and EXPERTS.search(tensor.name):
-        touched = experts_touched(model.n_expert, model.n_expert_used, m)
-        nbytes *= touched / model.n_expert
-        tokens = max(1.0, m * model.n_expert_used / touched)
-    return nbytes * fit.at(table, tokens) / 1e6
+    part, tokens = touched(tensor, model, m)
+    return part * (tensor.nbytes if own is None else own) * fit.at(table, tokens) / 1e6
+
+
+def touched(tensor: Tensor, model: ModelInfo, m: int) -> tuple[float, float]:
+    """The part of a weight that a pass over ``m`` tokens reads, and by how many tokens each of its
+    matrices is multiplied."""
+    if not model.n_expert or not EXPERTS.search(tensor.name):
+        return 1.0, float(m)
+    experts = experts_touched(model.n_expert, model.n_expert_used, m)
+    return experts / model.n_expert, max(1.0, m * model.n_expert_used / experts)
 
 
 def experts_touched(n: int, used: int, m: int) -> float:

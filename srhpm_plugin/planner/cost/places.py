@@ -1,7 +1,7 @@
 """What each layer and the head cost the CPU in a pass: what a GPU that holds them saves.
 
-By the calibration where it holds for the plan, else by bytes read. What a GPU itself takes is not
-measured, so it counts as nothing; it is about the same for each byte.
+By the calibration where it holds for the plan, else by bytes read. What a GPU itself takes is in
+:mod:`.gpus`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from .passes import Unknown
 _BYTES_PER_MS = 20e6
 
 CROSSING_MS = 0.05
-"""Milliseconds of a change between CPU and GPU: the activations of a few tokens are copied, and one
-waits for the other. Assumed, as no GPU was measured; it is what launching and waiting for a kernel
-takes on common drivers."""
+"""Milliseconds of a change between CPU and GPU where none was measured: what launching and waiting
+for a kernel takes on common drivers; what is copied is small."""
 
 
 @dataclass(frozen=True)

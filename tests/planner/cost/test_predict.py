@@ -196,7 +196,7 @@ def test_gpus_are_not_guessed(plan: Plan, calibration: Make, machines: SimpleNam
     made = plan(draft="none", machine=machines.big_gpu)
     assert made.gpu_layers
     assert made.predicted.tok_s is None
-    assert "GPUs are not measured yet" in made.reasons[-1]
+    assert "parts of this one lie on a GPU" in made.reasons[-1]
 
 
 def test_what_nobody_checked_is_an_estimate(
