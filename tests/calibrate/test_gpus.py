@@ -119,3 +119,11 @@ def test_a_build_without_the_program(measured_machine: Machine) -> None:
     machine = replace(measured_machine, gpus=(GPU,))
     speeds, (why,) = run._gpus(found, machine, 2, 9.0, print, lambda: 0.0)
     assert speeds is None and "native build" in why
+
+
+def test_one_that_hangs(program: Fake) -> None:
+    path = program(SAID[:2])
+    path.write_text(path.read_text() + "sys.stdout.flush()\nimport time\ntime.sleep(60)\n")
+    found, left_out = gpus.measure(path, [GPU], 2, 2.0, lambda _n: None, clock=lambda: 0.0)
+    assert found["CUDA0"].crossing_ms == 0.000271
+    assert left_out == ["GPU CUDA0: it was not done within 2 s"]

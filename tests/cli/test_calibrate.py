@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from srhpm_plugin.calibrate import load, path
+from srhpm_plugin.calibrate import Calibration, GpuSpeed, load, path, save
+from srhpm_plugin.machine.types import Machine
 
 Shell = Callable[..., tuple[int, str, str]]
 Built = Callable[..., Path]
+TABLE = {1: 0.002, 4: 0.003, 512: 0.1}  # nanoseconds per byte of a GPU
 
 
 def test_without_a_build(shell: Shell) -> None:
@@ -92,3 +94,20 @@ def test_a_type_that_fails_keeps_nothing(shell: Shell, built: Built) -> None:
     assert code == 1
     assert "this type is broken" in err
     assert not path().exists()
+
+
+def test_gpus_are_shown(
+    shell: Shell, calibration: Callable[..., Calibration], measured_machine: Machine
+) -> None:
+    card = GpuSpeed("a GPU", 8 << 30, 0.012, 0.034, 12e9, 13e9, {"Q4_K": TABLE}, {"Q4_K": 9000})
+    bare = GpuSpeed("another", 1 << 30, 0.02)
+    save(calibration(measured_machine, gpus={"CUDA0": card, "CUDA1": bare}))
+    code, out, _ = shell("calibrate", "--show")
+    assert code == 0
+    words = " ".join(out.split())
+    assert "CUDA0 (a GPU): Q4_K 500 GB/s at M=1, 9000 GFLOP/s at M=512" in words
+    assert "12.0 GB/s to it, 13.0 GB/s from it" in words
+    assert "a change between CPU and GPU 0.034 ms" in words
+    assert "CUDA1 (another): a launch 0.020 ms" in words
+    code, out, _ = shell("calibrate", "--show", "--json")
+    assert json.loads(out)["gpus"]["CUDA0"]["crossing_ms"] == 0.034
