@@ -18,16 +18,12 @@ from .compute import (
 )
 from .kv import kv_bytes, state_bytes
 from .outline import PlanOutline
+from .projector import projector_of
 from .rollback import rollback
 from .units import MIB
 from .weights import WeightMap, weight_map
 
 CPU = "CPU"
-
-# Working space of the image encoder beside its weights. It depends on the image's size, which no
-# header states; encoders of 0.4 to 0.9 GB took about a quarter of their size.
-_PROJECTOR_SHARE = 4
-_PROJECTOR_LEAST = 128 * MIB
 
 
 @dataclass
@@ -85,10 +81,10 @@ def memory(plan: PlanOutline) -> tuple[MemoryUse, ...]:
     _target(plan, at, rows)
     _drafter(plan, at, rows)
     if request.mmproj is not None:
-        size = request.mmproj.stat().st_size
-        gpus = machine.gpus if plan.gpu_layers else ()
-        host = gpus[0].name if gpus else CPU
-        rows[host].projector = size + max(size // _PROJECTOR_SHARE, _PROJECTOR_LEAST)
+        projector = projector_of(request.mmproj)
+        host = machine.gpus[0].name if plan.gpu_layers and machine.gpus else CPU
+        rows[host].projector = projector.weights + projector.compute
+        rows[CPU].projector += projector.handed if host != CPU else 0
     rows[CPU].cache = plan.cache_ram_mib * MIB + checkpoint_bytes(plan) * plan.ctx_checkpoints
     free = {g.name: g.free for g in machine.gpus} | {CPU: machine.memory.free}
     return tuple(
