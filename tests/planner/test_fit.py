@@ -1,7 +1,8 @@
 """Our placement is never worse than what upstream's ``--fit`` makes of the same GPU memory.
 
-Both leave the same room free. The GPU is a stand-in with so little memory that only a part fits;
-passes are compared by the planner's cost model, and ours must then load in that memory.
+Both leave the same room free, and a drafter, if any, is on the GPU with both. The GPU is a stand-in
+with so little memory that only a part fits; passes are compared by the planner's cost model, and
+ours must then load in that memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from srhpm_plugin.machine.types import Gpu
 from srhpm_plugin.plan import HostRequest
 from srhpm_plugin.planner import make_plan
 from srhpm_plugin.planner.cost.places import CROSSING_MS, place_costs
-from srhpm_plugin.planner.drafter import choose_draft
+from srhpm_plugin.planner.drafter import N_MAX, choose_draft
 from srhpm_plugin.planner.kind import outline
 from srhpm_plugin.planner.layersets import CPU, Place, gain_of
 from srhpm_plugin.planner.memory import place_bytes
@@ -69,25 +70,40 @@ def start(program: Path, free: int, *args: str, **env: str) -> str:
                 log += line
                 if "listening" in line:
                     return log
-            raise AssertionError(log[-4000:])
+            raise AssertionError(log[-8000:])
         finally:
             process.kill()
 
 
+def loaded_part(log: str) -> str:
+    """What follows fit's own trials, which log as a load does."""
+    return log[max(0, log.rfind("common_fit_params: ")) :]
+
+
+def target_layers(log: str) -> int:
+    """On the GPU; the target is loaded first, then a drafter."""
+    return int(re.findall(r"offloaded (\d+)/\d+ layers", loaded_part(log))[0])
+
+
 def used(log: str) -> float:
-    """MiB of the GPU's buffers once all is loaded; those of fit's own trials come before."""
-    loaded = log[log.rindex("load_tensors: offloaded") :]
+    """MiB of the GPU's buffers once all is loaded."""
+    loaded = loaded_part(log)
     found = re.findall(rf"{GPU} +(?:model|KV|RS|compute) buffer size = +([\d.]+) MiB", loaded)
     return sum(map(float, found))
 
 
-@pytest.mark.parametrize("room", [60, 90])
+# Without a drafter in two sizes of room, with one in the larger.
+ROOMS = [(60, False), (90, False), (90, True)]
+
+
+@pytest.mark.parametrize(("room", "drafted"), ROOMS)
 @pytest.mark.parametrize("ctx", [2048, 16384])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_not_worse_than_fit(
     shape: str,
     ctx: int,
     room: int,
+    drafted: bool,
     zero_gguf: Callable[..., Path],
     machines: SimpleNamespace,
     server_dir: Path,
@@ -100,12 +116,18 @@ def test_not_worse_than_fit(
     machine = replace(
         machines.make(13, isa=host_isa()), gpus=(Gpu(GPU, "stand-in", free, free, "nvml"),)
     )
-    request = HostRequest(path, ctx=ctx, parallel=1, draft="none")
-    ours = make_plan(request, machine=machine, known=())
-
     fit = ["-m", str(path), "-c", str(ctx), "-np", "1", "-fa", "on", "--fit", "on"]
+    draft = "none"
+    if drafted:
+        draft = str(zero_gguf("fit-drafter", **(SMALL | {"arch": "llama", "n_layer": 2})))
+        fit += ["--spec-type", "draft-simple", "--spec-draft-model", draft]
+        fit += ["--spec-draft-n-max", str(N_MAX)]
+    request = HostRequest(path, ctx=ctx, parallel=1, draft=draft)
+    ours = make_plan(request, machine=machine, known=())
+    assert (ours.draft.device if ours.draft else None) == (GPU if drafted else None)
+
     theirs = start(program, free, *fit, "-fitt", str(GPU_RESERVE // MIB))
-    layers = int(re.findall(r"offloaded (\d+)/\d+ layers", theirs)[-1])
+    layers = target_layers(theirs)
 
     header = read_model(path)
     plan = outline(request, header, machine, "srhpm", choose_draft(request, header, ()))
@@ -115,16 +137,49 @@ def test_not_worse_than_fit(
     def tail(count: int) -> list[int]:
         return [0 if i >= len(costs) - count else CPU for i in range(len(costs))]
 
-    assert 0 < layers < len(costs), "only a part fits, or nothing is compared"
+    assert layers < len(costs), "only a part fits, or nothing is compared"
     gains = (
         gain_of(ours.layer_set or tail(ours.gpu_layers), places, CROSSING_MS),
         gain_of(tail(layers), places, CROSSING_MS),
     )
     log = start(program, free, *ours.argv[1:], **dict(ours.env))
     took = used(log), used(theirs)
+    name = shape + ", drafter" * drafted
     print(
-        f"| {shape} | {ctx} | {room} | {layers} | {took[1]:.0f} | {ours.gpu_layers} | "
-        f"{took[0]:.0f} | {sum(costs) - gains[1]:.2f} | {sum(costs) - gains[0]:.2f} |"
+        f"| {name} | {ctx} | {room} | {layers} | {took[1]:.0f} | "
+        f"{sum(costs) - gains[1]:.2f} | {ours.gpu_layers} | {took[0]:.0f} | "
+        f"{sum(costs) - gains[0]:.2f} |"
     )
     assert gains[0] >= gains[1] - 1e-9
     assert took[0] <= room * (1 + TOLERANCE), "the room is kept but for what counting may miss"
+
+
+def test_a_drafter_that_leaves_no_room(
+    zero_gguf: Callable[..., Path],
+    machines: SimpleNamespace,
+    server_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``--fit`` counts the drafter but never moves it: the server does not start. Our plan leaves
+    it in RAM."""
+    monkeypatch.setenv("SRHPM_SERVER", str(next(server_dir.glob("llama-server*"))))
+    program = next(p for p in server_dir.iterdir() if p.stem == "test-server")
+    path = zero_gguf("fit-target", **(SMALL | SHAPES["dense"]))
+    draft = zero_gguf("fit-large-drafter", **(SMALL | SHAPES["dense"] | {"n_layer": 40}))
+    room, ctx = 60, 2048
+    fit = ["-m", str(path), "-c", str(ctx), "-np", "1", "-fa", "on", "--fit", "on"]
+    fit += ["--spec-type", "draft-simple", "--spec-draft-model", str(draft)]
+    # All that the GPU has is the room, so that it really is not there.
+    with pytest.raises(AssertionError, match="do not fit"):
+        start(program, room * MIB, *fit, "-fitt", "0")
+
+    free = GPU_RESERVE + room * MIB
+    machine = replace(
+        machines.make(13, isa=host_isa()), gpus=(Gpu(GPU, "stand-in", free, free, "nvml"),)
+    )
+    request = HostRequest(path, ctx=ctx, parallel=1, draft=str(draft))
+    ours = make_plan(request, machine=machine, known=())
+    assert ours.draft is not None and ours.draft.device == "CPU"
+    assert ours.gpu_layers > 0
+    limit = int(room * (1 + TOLERANCE)) * MIB
+    assert used(start(program, limit, *ours.argv[1:], **dict(ours.env))) <= room * (1 + TOLERANCE)
