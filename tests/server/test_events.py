@@ -60,7 +60,12 @@ def test_probabilities_stay_with_their_tokens(by_pass: Any, drafted: Any) -> Non
 
 
 def test_other_apis(by_pass: Any) -> None:
-    body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 24, "stream": True}
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": 24,
+        "stream": True,
+    }
+    body |= {"temperature": 0, "ignore_eos": True}
     events = []
     with httpx.stream("POST", f"{by_pass.url}/v1/chat/completions", json=body, timeout=60) as got:
         for line in got.iter_lines():
