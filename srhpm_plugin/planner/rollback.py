@@ -33,7 +33,7 @@ _UPSTREAM = frozenset(
         "qwen4exp",
     }
 )
-# ... and by a hook of ours.
+# ... and by a hook of ours, where there is one slot (native/overlay/llama/srhpm-architectures.h).
 _OURS = frozenset({"qwen3next"})
 
 # The drafters for which upstream keeps planes.
@@ -75,7 +75,7 @@ def may_choose(plan: PlanOutline) -> bool:
         model.recurrent is not None
         and draft is not None
         and draft.type not in _WITH_PLANES
-        and model.arch in _UPSTREAM | _OURS
+        and (model.arch in _UPSTREAM or (model.arch in _OURS and plan.request.parallel == 1))
         and plan.request.backend == "srhpm"
         and os.environ.get(VARIABLE) not in ("off", "copy")
     )

@@ -149,8 +149,9 @@ def test_rollback_planes_of_other_drafters(
     draft += ("--spec-ngram-simple-size-m", str(N_MAX))
     real = server_sizes(path, "-c", str(4096 * slots), "-np", str(slots), *draft, "--no-warmup")
     counted = planned(path, here, ctx=4096, parallel=slots, draft="ngram")
-    state = sum(real["RS"]) / (1 + N_MAX)
-    assert counted["rollback"] == pytest.approx(N_MAX * state, rel=0.01)
+    planes = 0 if arch == "qwen3next" and slots > 1 else N_MAX  # else a copy
+    state = sum(real["RS"]) / (1 + planes)
+    assert counted["rollback"] == pytest.approx((planes or 1) * state, rel=0.01)
     assert counted["kv"] == pytest.approx(real["KV"][0] + state, rel=0.01)
 
 

@@ -4,6 +4,7 @@ to the last bit of every log-probability."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -110,12 +111,18 @@ def ask(api: Any, slot: int) -> dict[str, Any]:
     return answer
 
 
+def later(api: Any, slot: int) -> dict[str, Any]:
+    time.sleep(0.01 * (2 - slot))
+    return ask(api, slot)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_several_slots(
     start: Any, speculate: Speculate, tiny_target: Target, target: str, kind: str
 ) -> None:
-    """Each slot goes back by itself, from passes that hold tokens of all of them."""
+    """Each slot goes back by itself, from passes that hold tokens of all of them; the last slot's
+    request comes first, as that is where Qwen3-Next's planes went wrong. It copies by now."""
     model, wide = tiny_target(target), {"SRHPM_EXACT": "128"}  # passes with a prompt in them, too
     with start("-t", 1, "-tb", 1, "--no-repack", model=model, slots=3, env=wide) as api:
         want = [said(ask(api, slot)) for slot in range(3)]
@@ -124,11 +131,11 @@ def test_several_slots(
         start(*args, model=model, slots=3, env=wide) as api,
         ThreadPoolExecutor(3) as pool,
     ):
-        answers = list(pool.map(lambda slot: ask(api, slot), range(3)))
+        answers = list(pool.map(lambda slot: later(api, slot), range(3)))
     log = api.log.read_text("utf-8", "replace")
     assert [said(a) for a in answers] == want
-    assert INDEXED in log
-    assert COPIED not in log
+    assert (INDEXED in log) is (target != "qwen3next")
+    assert (COPIED in log) is (target == "qwen3next")
     assert drafted(answers) > 0
     # n-grams find only what repeats itself here, and then are right
     assert drafted(answers, "accepted") < drafted(answers) or kind == "ngram-simple"
