@@ -221,7 +221,8 @@ def test_stopping_does_not_wait_for_the_batch(start: Any) -> None:
     with start(*BATCHES, **ROOM) as api:
         body = {"prompt": LONG, "stream": True}
         with httpx.stream("POST", api.url + "/completion", json=body, trust_env=False):
-            (server,) = psutil.Process().children()
+            port = api.url.rpartition(":")[2]
+            (server,) = (c for c in psutil.Process().children() if port in c.cmdline())
             server.terminate()
             for _ in range(6000):
                 if held(api):
